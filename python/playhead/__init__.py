@@ -11,10 +11,10 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and {"playhead", "-mplayhe
     # Before every other import, and without one of `__future__`, which could be such a file too.
     del sys.path[0]
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from playhead import errors
+from playhead.lazy_names import lazy_names
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -46,35 +46,27 @@ __all__ = [
     "open_stream",
 ]
 
-_HOMES: Final = {
-    "AsyncioPortal": "playhead.portals",
-    "BlockingPortal": "playhead.portals",
-    "CallResult": "playhead.client",
-    "Hub": "playhead.client.hub",
-    "RangeStream": "playhead.stream.reader",
-    "ServerConfig": "playhead.config.servers",
-    "Session": "playhead.client",
-    "StreamOptions": "playhead.stream.options",
-    "asyncio_portal": "playhead.portals",
-    "blocking_portal": "playhead.portals",
-    "connect": "playhead.client",
-    "open_hub": "playhead.client.hub",
-    "open_stream": "playhead.stream.reader",
+_MODULES: Final = {
+    "client": ("CallResult", "Session", "connect"),
+    "client.hub": ("Hub", "open_hub"),
+    "config.servers": ("ServerConfig",),
+    "portals": ("AsyncioPortal", "BlockingPortal", "asyncio_portal", "blocking_portal"),
+    "stream.options": ("StreamOptions",),
+    "stream.reader": ("RangeStream", "open_stream"),
 }
 """Imported on first use: the MCP SDK takes half a second, which `playhead --help` can do without."""
+_lazy = lazy_names(__name__, _MODULES)
 
 
 if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
 
     def __getattr__(name: str) -> object:
-        if name in _HOMES:
-            return getattr(import_module(_HOMES[name]), name)
         if name == "__version__":
             from importlib.metadata import version
 
             return version("playhead")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _lazy(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, "__version__"})
+    return sorted({*globals(), *__all__})

@@ -183,32 +183,6 @@ def test_markdown_is_rendered_on_a_terminal_alone_and_shows_where_links_lead(
     assert "\u202e" not in seen, "nor by way of an entity"
 
 
-@pytest.mark.parametrize(
-    ("variables", "sign"),
-    [
-        ({"TERM": "xterm-kitty"}, "\x1b_Ga=T,f=100,q=2,m=0;"),
-        ({"TERM_PROGRAM": "iTerm.app"}, "\x1b]1337;File=inline=1;size="),
-        ({}, None),
-        ({"TERM": "xterm-kitty", "TMUX": "/tmp/tmux"}, None),
-    ],
-    ids=["kitty", "iterm2", "another", "tmux"],
-)
-def test_an_image_is_drawn_where_the_terminal_can(
-    variables: dict[str, str], sign: str | None, tmp_path: Path, shared: SharedServers
-) -> None:
-    seen, _ = at_terminal("call", shared.mixed, "markdown", cwd=tmp_path, **variables)
-    assert names(tmp_path) == ["markdown-1.png", "markdown-2.png"]
-    drawn = seen.count("\x1b_G") + seen.count("\x1b]1337;")
-    assert drawn == (sign is not None), "the image that is too wide to be decoded safely is not drawn"
-    assert sign is None or sign in seen
-
-
-def test_nothing_is_drawn_where_stdout_is_no_terminal(call: Call) -> None:
-    done = call("markdown", TERM="xterm-kitty")
-    assert done.code == 0
-    assert b"\x1b" not in done.stdout
-
-
 # --- what is configured ---------------------------------------------------------------------------
 
 

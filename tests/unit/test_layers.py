@@ -15,7 +15,7 @@ CORE = REPOSITORY / "rust" / "core"
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
         *("errors", "limits", "escaping", "redaction", "retry", "concurrency", "strict_json", "trio_thread"),
-        *("web_address", "extras", "_core"),
+        *("web_address", "extras", "lazy_names", "_core"),
     ),
     ("content", "protocol", "cache", "net_guard", "redacted_request"),
     ("results",),

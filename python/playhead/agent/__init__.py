@@ -9,8 +9,9 @@ Most programs need only the names here; `agent.events` has the events, `agent.co
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from playhead.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from playhead.agent.agent import Agent, run_turn
@@ -49,36 +50,28 @@ __all__ = [
     "run_turn",
 ]
 
-_HOMES: Final = {
-    "Agent": "playhead.agent.agent",
-    "Approval": "playhead.agent.approvals",
-    "ApprovalRequest": "playhead.agent.approvals",
-    "Approvals": "playhead.agent.approvals",
-    "Budgets": "playhead.agent.budgets",
-    "CallOutcome": "playhead.agent.tool_runner",
-    "Context": "playhead.agent.middleware",
-    "Hooks": "playhead.agent.middleware",
-    "HubRunner": "playhead.agent.tool_runner",
-    "Middleware": "playhead.agent.middleware",
-    "MiddlewareContext": "playhead.agent.middleware",
-    "PlayerTools": "playhead.agent.playback_tools",
-    "ToolRunner": "playhead.agent.tool_runner",
-    "TurnHandle": "playhead.agent.middleware",
-    "TurnParams": "playhead.agent.middleware",
-    "TurnResult": "playhead.agent.middleware",
-    "player_tools": "playhead.agent.playback_tools",
-    "run_turn": "playhead.agent.agent",
+_MODULES: Final = {
+    "agent": ("Agent", "run_turn"),
+    "approvals": ("Approval", "ApprovalRequest", "Approvals"),
+    "budgets": ("Budgets",),
+    "middleware": (
+        "Context",
+        "Hooks",
+        "Middleware",
+        "MiddlewareContext",
+        "TurnHandle",
+        "TurnParams",
+        "TurnResult",
+    ),
+    "playback_tools": ("PlayerTools", "player_tools"),
+    "tool_runner": ("CallOutcome", "HubRunner", "ToolRunner"),
 }
 """Imported on first access, as in `playhead`."""
 
 
 if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
-
-    def __getattr__(name: str) -> object:
-        if name in _HOMES:
-            return getattr(import_module(_HOMES[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_names(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

@@ -35,9 +35,9 @@ MAX_BYTES: Final = GIB
 _FILES_OPEN: Final = 32
 """Resources whose files stay open: more than are played at once."""
 _USED_SECONDS: Final = 60.0
-"""The time of the last use is noted this often: a write per hit would wear out an SD card."""
+"""Separates updates of the time of the last use: a write per hit would wear out an SD card."""
 _KEPT_SHARE: Final = 0.9
-"""Of the limit, after an eviction: so that not every block causes one."""
+"""The share of the limit that remains after an eviction, so that not every block causes one."""
 _SCAN_SHARE: Final = 64
 """The directory is measured after each such part of the limit was written."""
 

@@ -31,23 +31,23 @@ from playhead.redaction import redacted_url
 T = TypeVar("T")
 
 TIMEOUT_SECONDS: Final = 0.5
-"""Of each wait for Valkey. It answers within a millisecond or something is wrong; a player that starts should
-not wait much longer than for its server."""
+"""Limits each wait for Valkey, which answers within a millisecond or has a problem. A player that starts
+should not wait much longer than for its server."""
 TRIES: Final = 2
-"""Of a request that gets no answer in time, before Valkey is unusable. A single timeout may be our own: 64
-players that start at once on two busy cores had some, and each would have been a read of the server."""
+"""Counts the timeouts of a request after which Valkey is unusable. A single timeout may be our own: 64
+players that started at once on two busy cores had some, and each would have been a read of the server."""
 SLOW_SECONDS: Final = 2.0
-"""Of a whole round trip: as long as it takes for a mebibyte over a link of 4 Mbit/s."""
+"""Limits a whole round trip: a mebibyte over a link of 4 Mbit/s takes that long."""
 RETRY_SECONDS: Final = 5.0
-"""Before one request tries an unusable Valkey again: it costs that one `TIMEOUT_SECONDS`."""
+"""Separates the tries of an unusable Valkey by one request, which costs that one `TIMEOUT_SECONDS`."""
 CLAIM_SECONDS: Final = 8.0
-"""After which a claim runs out. A listener who waits for a process that died waits so long; a read that takes
-longer is done twice, as on two cores with 64 players that start at once (up to 5 s)."""
+"""The lifetime of a claim. A listener waits that long for a process that died; a read that takes longer is
+done twice, as on two cores with 64 players that start at once (up to 5 s)."""
 TTL_SECONDS: Final = 24 * 3600.0
 """The time to live of a block: until the same hour of the next day. Valkey's own `maxmemory` bounds the
 rest."""
 LINGER_SECONDS: Final = 5.0
-"""After which a connection that listens while nobody waits is closed."""
+"""The lifetime of a connection that listens while nobody waits."""
 _THREADS: Final = 8
 """Requests at once: each holds a thread and a connection."""
 _NEWS: Final = "playhead:1:news"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from playhead.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from playhead.check.baseline import Baseline, IgnoredCheck, baseline_of, load_baseline
@@ -45,36 +46,23 @@ __all__ = [
     "write_report",
 ]
 
-_HOMES: Final = {
-    "Baseline": "baseline",
-    "IgnoredCheck": "baseline",
-    "baseline_of": "baseline",
-    "load_baseline": "baseline",
-    "CheckOptions": "options",
-    "Expectations": "options",
-    "ExpectedCall": "options",
-    "LoadPlan": "options",
-    "draft_expectations": "options",
-    "load_expectations": "options",
-    "Check": "results",
-    "CheckKind": "catalogue",
-    "LoadFigures": "results",
-    "Report": "results",
-    "Sample": "results",
-    "TestResult": "results",
-    "check_server": "run",
-    "to_html": "report",
-    "to_json": "report",
-    "to_junit": "report",
-    "to_markdown": "report",
-    "write_report": "report",
+_MODULES: Final = {
+    "baseline": ("Baseline", "IgnoredCheck", "baseline_of", "load_baseline"),
+    "catalogue": ("CheckKind",),
+    "options": (
+        "CheckOptions",
+        "Expectations",
+        "ExpectedCall",
+        "LoadPlan",
+        "draft_expectations",
+        "load_expectations",
+    ),
+    "report": ("to_html", "to_json", "to_junit", "to_markdown", "write_report"),
+    "results": ("Check", "LoadFigures", "Report", "Sample", "TestResult"),
+    "run": ("check_server",),
 }
 """Imported on first use: the command line shows its help without them."""
 
 
 if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
-
-    def __getattr__(name: str) -> object:
-        if name in _HOMES:
-            return getattr(import_module(f"playhead.check.{_HOMES[name]}"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_names(__name__, _MODULES)

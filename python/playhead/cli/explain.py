@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import replace
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -195,10 +195,7 @@ def _reported(resolution: Resolution) -> Report:
         "server": resolution.server,
         "tool": resolution.tool,
         "layer": resolution.layer,
-        "layers": [
-            {"layer": step.layer, "found": step.found, "decided": step.decided, "said": step.said}
-            for step in resolution.looked_at
-        ],
+        "layers": [asdict(step) for step in resolution.looked_at],
         "delivery": resolution.delivery,
         "values": {
             name: {"value": value, "layer": layers.get(name)} for name, value in _values(resolution).items()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 import trio
 
 from playhead.cli.player_keys import player_keys
-from playhead.cli.runner import Report
+from playhead.cli.runner import Report, message_of
 from playhead.cli.terminal import Terminal, clock, escape_line, first_line, human_bytes, live_line
 from playhead.errors import SeekError
 from playhead.stream.source import Playable, PlayableWrapper, Reader
@@ -165,11 +165,12 @@ async def _tell(
                 played = round(event.frames / rate_hz, 3)
                 heard[event.index] |= {"stopped": event.stopped, "position_seconds": played}
             case ItemError(error=error):
-                heard[event.index]["error"] = {"type": type(error).__name__, "message": str(error)}
+                message = message_of(error)
+                heard[event.index]["error"] = {"type": type(error).__name__, "message": message}
                 # Without a sound device each item fails for the same reason.
-                if len(heard) > 1 and str(error) != said:
-                    terminal.say(f"{escape_line(event.title)}: {error}", style="yellow")
-                    said = str(error)
+                if len(heard) > 1 and message != said:
+                    terminal.say(f"{escape_line(event.title)}: {message}", style="yellow")
+                    said = message
             case ItemWaiting() | ItemResumed():
                 pass  # `waiting_lines` says so, with the server's name
             case _:
@@ -244,7 +245,8 @@ def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], No
     def say(event: StreamEvent) -> None:
         match event:
             case StreamWaiting():
-                why = "" if event.last_error is None else f": {first_line(str(event.last_error))}"
+                error = event.last_error
+                why = "" if error is None else f": {first_line(message_of(error, options=()))}"
                 terminal.say(
                     f"waiting for {escape_line(server)}, no data for {event.seconds:.0f} s{why};"
                     f" giving up after {round(event.patience_seconds, 1):g} s (--{event.ended_by})",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playhead.playback import Sink
 
 _LEAST_LIKENESS: Final = 0.5
-"""Of a value to the one that was meant: `shall` is nearest to `should`."""
+"""The least likeness of a value to the suggested one: `shall` is nearest to `should`."""
 _SERVER = typer.Argument(
     metavar="SERVER",
     help="A name from the servers file, an http(s):// or ws(s):// URL, or a command line in quotes.",

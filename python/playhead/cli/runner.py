@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterator
@@ -39,16 +40,21 @@ _PAGE_LIMITS = frozenset({"message_bytes", "block_bytes"})
 _STREAM_LIMITS = frozenset({"stream_bytes", "max_bytes"})
 
 
-def remedy(error: PlayheadError, *, options: Collection[str]) -> str:
-    """Return the advice to append to the message of `error`: the one of `options` that helps, if any.
+_LIBRARY_ADVICE: Final = re.compile(r"(?:;|, or) raise (?:StreamOptions|Limits)\.\w+(?: \(\S+\))?[^;()]*")
 
-    The library's errors know no options; this is the one place where each kind is matched with an option.
+
+def message_of(error: Exception, *, options: Collection[str] | None = None) -> str:
+    """Return the message of `error`, with the one of `options` that helps, if any, as its advice.
+
+    `options` are those of this command by default. The library's errors know none, and may name a setting of
+    the library instead; this is the one place where each kind is matched with an option.
     """
-    found = (advice for option, advice in _advice(error) if option in options)
-    return next((f"; {advice}" for advice in found), "")
+    options = INVOKED.get().options if options is None else options
+    message = _LIBRARY_ADVICE.sub("", str(error)) or type(error).__name__
+    return next((f"{message}; {advice}" for option, advice in _advice(error) if option in options), message)
 
 
-def _advice(error: PlayheadError) -> Iterator[tuple[str, str]]:
+def _advice(error: Exception) -> Iterator[tuple[str, str]]:
     match error:
         case StreamBrokenError():
             yield "--patience", "--patience SECONDS waits longer"
@@ -142,12 +148,14 @@ async def _supervise(command: Command, terminal: Terminal, report: Report, secon
         terminal.say("interrupted")
         return 128 + interrupted
     if scope.cancelled_caught:  # errors during the cancellation are its consequence
-        late = f"expected `{INVOKED.get().name}` to finish within {seconds:g} s (--deadline); stopped it"
-        return fail(DeadlineError(late), terminal, report, advice="; allow more time if it needs it")
+        late = DeadlineError(
+            f"expected `{INVOKED.get().name}` to finish within {seconds:g} s (--deadline); stopped it; allow"
+            " more time if it needs it"
+        )
+        return fail(late, terminal, report, options=())
     if failure is None:
         return code
-    advice = remedy(failure, options=INVOKED.get().options) if isinstance(failure, PlayheadError) else ""
-    return fail(failure, terminal, report, advice=advice)
+    return fail(failure, terminal, report)
 
 
 def _ending_signals() -> list[signal.Signals]:
@@ -164,10 +172,20 @@ def stdout_left() -> int:
     return EXIT_FAILED
 
 
-def fail(error: PlayheadError | OSError, terminal: Terminal, report: Report, *, advice: str = "") -> int:
-    """Print what went wrong and what to do (`advice`), and choose the exit code by whose fault it was."""
-    message = (str(error) or type(error).__name__) + advice
-    if isinstance(error, OSError):
+def fail(
+    error: PlayheadError | OSError,
+    terminal: Terminal,
+    report: Report,
+    *,
+    options: Collection[str] | None = None,
+) -> int:
+    """Print what went wrong and what to do, and choose the exit code by whose fault it was.
+
+    `options` are those of `message_of`.
+    """
+    if isinstance(error, PlayheadError):
+        message = message_of(error, options=options)
+    else:
         # Remaining OS errors concern files given by the user: everything a peer does is a PlayheadError.
         message = f"{error.filename or 'a file'}: {error.strerror or error}"
         if error.errno == errno.ENOSPC:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast, get_type_hints
@@ -64,17 +64,7 @@ class StreamFlags:
 
     def stream_options(self) -> Mapping[str, Any]:
         """Return the given fields of `StreamOptions`. Raises `UsageError` naming a wrong option."""
-        return stream_options(
-            strategy=self.strategy,
-            page_size=self.page_size,
-            in_flight=self.in_flight,
-            capacity=self.capacity,
-            extra=self.extra,
-            size=self.size,
-            timeout=self.timeout,
-            patience=self.patience,
-            max_bytes=self.max_bytes,
-        )
+        return stream_options(**{name: getattr(self, name) for name in signature(stream_options).parameters})
 
 
 _Own = ParamSpec("_Own")
@@ -84,17 +74,17 @@ def with_stream_flags(command: Callable[Concatenate[StreamFlags, _Own], None]) -
     """Give typer a signature in which the first parameter of `command` is one option per field."""
     shared = fields(StreamFlags)
     hints = get_type_hints(StreamFlags, include_extras=True)
-    _flags, *own = inspect.signature(command, eval_str=True).parameters.values()
+    _flags, *own = signature(command, eval_str=True).parameters.values()
 
     def run(**given: Any) -> None:
         flags = StreamFlags(**{field.name: given.pop(field.name) for field in shared})
         command(flags, **given)  # type: ignore[call-arg]  # typer passes every parameter by name
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
+    keyword = Parameter.KEYWORD_ONLY
     parameters = [it.replace(kind=keyword) for it in own] + [
-        inspect.Parameter(it.name, keyword, default=it.default, annotation=hints[it.name]) for it in shared
+        Parameter(it.name, keyword, default=it.default, annotation=hints[it.name]) for it in shared
     ]
-    cast("Any", run).__signature__ = inspect.Signature(parameters)
+    cast("Any", run).__signature__ = Signature(parameters)
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     return run
 

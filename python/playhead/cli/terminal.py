@@ -147,13 +147,6 @@ class Terminal:
         with naming_stdout():
             self.out.print(markdown, soft_wrap=False)
 
-    def draw(self, sequences: str) -> None:
-        """Write escape sequences made by playhead itself, if stdout is a terminal."""
-        if not self.json_output and self.out.is_terminal:
-            with naming_stdout():
-                self.out.file.write(sequences + "\n")
-                self.out.file.flush()
-
     def write(self, text: str) -> None:
         """Write a piece of the result to stdout immediately; silent with `--json`."""
         if not self.json_output:

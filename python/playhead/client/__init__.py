@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from playhead.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from playhead.client.call_results.call_result import CallResult
@@ -35,7 +36,7 @@ __all__ = [
     "connect",
 ]
 
-_NAMES: Final = {
+_MODULES: Final = {
     "call_results.call_result": ("CallResult",),
     "call_results.media": ("BytesMedia", "ImageMedia", "ResourceMedia"),
     "call_results.tee": ("NotSaved", "Saved", "SavingOutcome", "TeeMedia"),
@@ -44,14 +45,9 @@ _NAMES: Final = {
     "session.requests": ("OnProgress", "PromptMessage", "PromptResult"),
     "session.session": ("Session", "SessionStatistics"),
 }
-_HOMES: Final = {name: f"playhead.client.{home}" for home, names in _NAMES.items() for name in names}
 """Imported on first use: a server's process starts with `client.transports.server_process` alone, and the
 example servers read origins with `client.session.http_range`."""
 
 
 if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
-
-    def __getattr__(name: str) -> object:
-        if name in _HOMES:
-            return getattr(import_module(_HOMES[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_names(__name__, _MODULES)

@@ -6,7 +6,6 @@ and errors name keys and quote no secret.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -50,9 +49,3 @@ class ClientCredentials:
 
 
 AuthSettings = OAuthLogin | ClientCredentials
-
-
-def token_folder(environment: Mapping[str, str]) -> Path:
-    """The user's data directory for tokens: `$XDG_DATA_HOME/playhead/oauth`, else under `~/.local/share`."""
-    data = environment.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
-    return Path(data) / "playhead" / "oauth"

@@ -13,8 +13,8 @@ from playhead.config.auth import (
     AuthSettings,
     ClientCredentials,
     OAuthLogin,
-    token_folder,
 )
+from playhead.config.directories import data_directory
 from playhead.config.document import place
 from playhead.config.servers import RangeStrategyName, Restart, ServerConfig, from_url, is_websocket
 from playhead.config.tables import EXPANDED, PositiveFloat, PositiveInt, Table, Text, validate
@@ -33,7 +33,7 @@ def read_entries(
     values: object, path: Path, *, environment: Mapping[str, str], expanded: Mapping[str, str]
 ) -> dict[str, ServerConfig]:
     """The servers of a parsed file; `${NAME}` has its value from `expanded`. Raises `ConfigError`."""
-    tokens = token_folder(environment)
+    tokens = data_directory(environment) / "oauth"
     return {
         name: _server(name, entry, path=path, tokens=tokens, environment=expanded)
         for name, entry in validate(_File, values, path=path, environment=expanded).mcpServers.items()
@@ -96,7 +96,7 @@ def _server(
     name: str, entry: _Entry, *, path: Path, tokens: Path, environment: Mapping[str, str]
 ) -> ServerConfig:
     at = ("mcpServers", name)
-    url, tls, own = entry.url, entry.tls, entry.playhead
+    url, tls, own = entry.url, entry.tls, entry.playhead  # its settings are named as in `ServerConfig`
 
     def wrong(problem: str, *keys: str) -> ConfigError:
         return ConfigError(f"{place(path, (*at, *keys))}: {problem}")
@@ -145,20 +145,7 @@ def _server(
         tls_authorities=tls.authorities,
         tls_certificate=tls.certificate,
         tls_key=tls.key,
-        mode=own.mode or "auto",
-        range_strategy=own.range_strategy,
-        page_size_bytes=own.page_size_bytes,
-        in_flight=own.in_flight,
-        restart=own.restart or "once",
-        meta_key=own.meta_key,
-        range_tool=own.range_tool,
-        poll_tool=own.poll_tool,
-        extra_arguments=own.extra_arguments,
-        send_result_to_ai=own.send_result_to_ai,
-        allowed_tools=own.allowed_tools,
-        trust_structured=own.trust_structured,
-        allow_origins=own.allow_origins or (),
-        cache=own.cache,
+        **{name: value for name, value in own if value is not None},
     )
 
 

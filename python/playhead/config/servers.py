@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from playhead.config.auth import AuthSettings
+from playhead.config.directories import user_directory
 from playhead.config.document import VARIABLE, place, read_document, strings_in
-from playhead.config.trust import SERVERS_FILES, ProjectFile, Trust, user_directory
+from playhead.config.trust import SERVERS_FILES, ProjectFile, Trust
 from playhead.errors import ConfigError
 from playhead.redaction import is_secret, redacted_url, url_secrets
 from playhead.web_address import WebAddress
@@ -141,7 +142,7 @@ def find_servers(
     if servers is None:
         raise ConfigError(
             f"no servers file: neither ./{DEFAULT_FILE} nor {user_directory(environment) / DEFAULT_FILE}"
-            " exists; create one, or name it"
+            " exists; create one, or name it (--config FILE)"
         )
     return servers
 

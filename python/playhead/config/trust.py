@@ -18,14 +18,14 @@ import json
 import os
 import re
 import shlex
-import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, Final, NoReturn
 
+from playhead.config.directories import user_directory
 from playhead.config.document import VARIABLE, parse_document, read_document, read_file, strings_in
 from playhead.errors import ConfigError
 from playhead.limits import MIB
@@ -108,42 +108,24 @@ class ProjectFile:
         files = size_bytes = 0
         try:
             for path in _tree(directory, names):
-                status = path.stat() if path.exists() else path.lstat()
-                is_file = stat.S_ISREG(status.st_mode)
-                if not is_file and not path.is_symlink():
-                    continue  # nothing loads a socket or a pipe
+                is_file = path.is_file()
                 files += 1
-                size_bytes += status.st_size if is_file else 0
+                size_bytes += path.stat().st_size if is_file else 0
                 if files > MOST_FILES or size_bytes > MOST_BYTES:
-                    self._refuse()
-                digest = hashlib.sha256(self.data)
+                    raise ConfigError(
+                        f"{directory}: expected at most {MOST_FILES:,} files and {MOST_BYTES // MIB} MiB"
+                        " below a directory to trust, got more; use --trust for one command, or name the file"
+                        " by an option"
+                    )
+                content = self.data
                 if path != self.path:
-                    link = path.readlink() if path.is_symlink() else ""
-                    digest = hashlib.sha256(os.fsencode(link))
-                    digest.update(path.read_bytes() if is_file else b"")
+                    content = os.fsencode(path.readlink()) if path.is_symlink() else b""
+                    content += path.read_bytes() if is_file else b""
                 name = os.fsencode(path.relative_to(directory))
-                tree.update(hashlib.sha256(name).digest() + digest.digest())
+                tree.update(hashlib.sha256(name).digest() + hashlib.sha256(content).digest())
         except OSError as error:
             _unreadable(error)
         return tree.hexdigest()
-
-    def _refuse(self) -> NoReturn:
-        raise ConfigError(
-            f"{self.path.parent}: expected at most {MOST_FILES:,} files and {MOST_BYTES // MIB} MiB below a"
-            " directory to trust, got more; use --trust for one command, or name the file by an option"
-        )
-
-
-def user_directory(environment: Mapping[str, str]) -> Path:
-    """`playhead` in the user's configuration directory (XDG base directory specification)."""
-    base = Path(environment.get("XDG_CONFIG_HOME", ""))
-    return (base if base.is_absolute() else Path("~/.config").expanduser()) / "playhead"
-
-
-def state_directory(environment: Mapping[str, str]) -> Path:
-    """`playhead` in the user's state directory (the same specification); it may begin with `~`."""
-    base = Path(environment.get("XDG_STATE_HOME", ""))
-    return (base if base.is_absolute() else Path("~/.local/state")) / "playhead"
 
 
 def project_files(names: Sequence[str], directory: Path = Path()) -> tuple[ProjectFile, ...]:
@@ -154,21 +136,6 @@ def project_files(names: Sequence[str], directory: Path = Path()) -> tuple[Proje
         for path in paths
         if path.is_file()
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
-
-    accepted: bool
-    files: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Store:
-    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
-
-    answers: dict[str, _Answer]
 
 
 @dataclass(kw_only=True)
@@ -210,23 +177,24 @@ class Trust:
             return True
         if file.path in self._answers:
             return self._answers[file.path]
-        fingerprint = file.fingerprint  # before anybody is asked: there may be too much to trust
-        answer = self._stored().get(str(file.path))
-        if answer is None or answer.files != {_TREE: fingerprint}:
+        files = {_TREE: file.fingerprint}  # before anybody is asked: there may be too much to trust
+        answer = _table(self._stored(), str(file.path))
+        if answer.get("files") != files:
             raise UntrustedError(file)
-        if not answer.accepted:
+        accepted = answer.get("accepted") is True
+        if not accepted:
             self.say(f"{file.path} is not used, as you decided; `playhead trust` changes that")
-        self._answers[file.path] = answer.accepted
-        return answer.accepted
+        self._answers[file.path] = accepted
+        return accepted
 
     def remember(self, file: ProjectFile, *, accepted: bool) -> None:
         """Store the decision for later runs. Raises `OSError`; for this run it applies even then."""
         self._answers[file.path] = accepted
-        answers = self._stored()
-        answers[str(file.path)] = _Answer(accepted=accepted, files={_TREE: file.fingerprint})
+        answer = {"accepted": accepted, "files": {_TREE: file.fingerprint}}
+        answers = self._stored() | {str(file.path): answer}
+        text = json.dumps({"answers": answers}, indent=1, ensure_ascii=False)
         directory = user_directory(self.environment)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        text = json.dumps(asdict(_Store(answers=answers)), indent=1, ensure_ascii=False)
         with tempfile.NamedTemporaryFile("w", dir=directory, delete=False, encoding="utf-8") as written:
             try:
                 written.write(text)
@@ -236,14 +204,11 @@ class Trust:
                 Path(written.name).unlink()
                 raise
 
-    def _stored(self) -> dict[str, _Answer]:
+    def _stored(self) -> dict[str, Any]:
         path = user_directory(self.environment) / _STORE
         if not path.is_file():
             return {}
-        from playhead.config.tables import validate  # pydantic: not before a file is read
-
-        values = read_document(path, advice="it was there a moment ago")
-        return dict(validate(_Store, values, path=path).answers)
+        return _table(read_document(path, advice="it was there a moment ago"), "answers")
 
 
 def _tree(directory: Path, names: set[str]) -> Iterator[Path]:
@@ -253,7 +218,7 @@ def _tree(directory: Path, names: set[str]) -> Iterator[Path]:
         directories[:] = sorted(set(directories) - left_out)
         for name in sorted([*files, *directories]):
             path = Path(base, name)
-            if path.is_symlink() or (not path.is_dir() and (name in names or not _is_inert(path))):
+            if path.is_symlink() or (path.is_file() and (name in names or not _is_inert(path))):
                 yield path
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from playhead.content.findings import ABSENT, Absent, Finding
+from playhead.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from playhead.content.blocks import Block, UnknownBlock, parse_block, parse_blocks
@@ -50,7 +50,7 @@ __all__ = [
     "validate_tool_response",
 ]
 
-_NAMES: Final = {
+_MODULES: Final = {
     "blocks": ("Block", "UnknownBlock", "parse_block", "parse_blocks"),
     "builders": (
         "create_annotations",
@@ -67,13 +67,8 @@ _NAMES: Final = {
     "types": ("KNOWN", "TypedContent"),
     "validation": ("validate_tool_response",),
 }
-_HOMES: Final = {name: f"playhead.content.{home}" for home, names in _NAMES.items() for name in names}
 """Imported lazily: the SDK's types are slow to import, and the player needs only `content.audio`."""
 
 
 if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
-
-    def __getattr__(name: str) -> object:
-        if name in _HOMES:
-            return getattr(import_module(_HOMES[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_names(__name__, _MODULES)

@@ -59,7 +59,7 @@ _MIME = {
     "audio/pcm": AudioFormat.PCM,
     "audio/x-pcm": AudioFormat.PCM,
 }
-_MIME_OF = {found: kind for kind, found in reversed(_MIME.items())} | {
+MIME_OF = {found: kind for kind, found in reversed(_MIME.items())} | {
     AudioFormat.VORBIS: "audio/ogg",
     AudioFormat.OPUS: "audio/ogg; codecs=opus",
     AudioFormat.OGG_FLAC: "audio/ogg; codecs=flac",
@@ -122,7 +122,7 @@ def format_of_mime(mime_type: str | None) -> AudioFormat | None:
 
 def mime_of(found: AudioFormat | None) -> str | None:
     """Return the MIME type of a format, without parameters; None for no format, and for text."""
-    return None if found is None or found not in _MIME_OF else split_mime(_MIME_OF[found])[0]
+    return None if found is None or found not in MIME_OF else split_mime(MIME_OF[found])[0]
 
 
 def mime_of_file(name: str, head: bytes) -> str | None:
@@ -140,7 +140,7 @@ def mime_of_file(name: str, head: bytes) -> str | None:
         return "audio/matroska"
     if found is None or not has_signature(head) or head[:3] == b"ID3":  # a tag that stands before anything
         found = label
-    return guessed if found is None else _MIME_OF[found]
+    return guessed if found is None else MIME_OF[found]
 
 
 def format_of_uri(uri: str | None) -> AudioFormat | None:

@@ -9,8 +9,8 @@ A law takes a function that makes a fresh sink, runs under trio, and raises `Ass
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from itertools import cycle, islice
 
 import trio
@@ -118,38 +118,29 @@ async def plays_what_follows_a_seek(make_sink: MakeSink) -> None:
     buffer.write(tone(_STEREO, frames=2000))
     buffer.set_paused(True)
     buffer.release()
-    with _patience():
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, PcmSequence(buffer))
-            await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
-            assert buffer.seek(90_000)
-            buffer.write(tone(_STEREO, frames=500))
-            buffer.finish()
-            buffer.set_paused(False)
+    async with _playing(make_sink, buffer):
+        assert buffer.seek(90_000)
+        buffer.write(tone(_STEREO, frames=500))
+        buffer.finish()
+        buffer.set_paused(False)
     assert (buffer.frames, buffer.position_frames) == (500, 90_500)
 
 
 async def takes_nothing_before_the_gate_opens(make_sink: MakeSink) -> None:
     buffer = open_buffer()
     buffer.pipe.write(0, tone(_STEREO, frames=1000))
-    with _patience():
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, PcmSequence(buffer))
-            await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
-            assert buffer.frames == 0
-            buffer.finish()
+    async with _playing(make_sink, buffer):
+        assert buffer.frames == 0
+        buffer.finish()
     assert buffer.frames == 1000
 
 
 async def holds_the_playhead_while_paused(make_sink: MakeSink) -> None:
     buffer = buffer_of(tone(_STEREO, frames=1000))
     buffer.set_paused(True)
-    with _patience():
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, PcmSequence(buffer))
-            await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
-            assert buffer.frames == 0
-            buffer.set_paused(False)
+    async with _playing(make_sink, buffer):
+        assert buffer.frames == 0
+        buffer.set_paused(False)
     assert buffer.frames == 1000
 
 
@@ -158,13 +149,10 @@ async def goes_on_after_running_dry(make_sink: MakeSink) -> None:
     piece = tone(_STEREO, frames=1000)
     buffer.pipe.write(0, piece)
     buffer.release()
-    with _patience():
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, PcmSequence(buffer))
-            await _play(make_sink(), buffer_of(piece))
-            assert not buffer.ended
-            buffer.pipe.write(len(piece), piece)
-            buffer.finish()
+    async with _playing(make_sink, buffer):
+        assert not buffer.ended
+        buffer.pipe.write(len(piece), piece)
+        buffer.finish()
     assert buffer.frames == 2000
 
 
@@ -183,12 +171,9 @@ async def is_silent_and_done_once_stopped(make_sink: MakeSink) -> None:
         if begun:
             buffer.pipe.write(0, tone(_STEREO, frames=10_000))
             buffer.release()
-        with _patience():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(make_sink().play, PcmSequence(buffer))
-                await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
-                buffer.close()
-                nursery.cancel_scope.cancel()
+        async with _playing(make_sink, buffer) as scope:
+            buffer.close()
+            scope.cancel()
         frames = buffer.frames
         await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
         assert buffer.frames == frames, "frames were taken after the sink was stopped"
@@ -197,11 +182,8 @@ async def is_silent_and_done_once_stopped(make_sink: MakeSink) -> None:
 async def is_done_when_only_cancelled(make_sink: MakeSink) -> None:
     buffer = open_buffer()
     buffer.release()
-    with _patience():
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, PcmSequence(buffer))
-            await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
-            nursery.cancel_scope.cancel()
+    async with _playing(make_sink, buffer) as scope:
+        scope.cancel()
 
 
 async def counts_frames_at_no_volume_too(make_sink: MakeSink) -> None:
@@ -244,6 +226,16 @@ class _Asked(PcmSequence):
 async def _play(sink: Sink, *buffers: PcmBuffer) -> None:
     with _patience():
         await sink.play(PcmSequence(*buffers))
+
+
+@asynccontextmanager
+async def _playing(make_sink: MakeSink, buffer: PcmBuffer) -> AsyncIterator[trio.CancelScope]:
+    """Play `buffer` in a task, and enter when another sink has played something meanwhile."""
+    with _patience():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(make_sink().play, PcmSequence(buffer))
+            await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
+            yield nursery.cancel_scope
 
 
 def _patience() -> AbstractContextManager[trio.CancelScope]:

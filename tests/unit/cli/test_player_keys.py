@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -153,11 +155,20 @@ async def test_keys_that_leave_the_item_are_remembered(key: Key, did: str) -> No
     assert not keys.is_untouched
 
 
+@asynccontextmanager
+async def seeking(keys: PlayerKeys) -> AsyncIterator[None]:
+    """Carry out the seeks of the body, as far as the player lets them."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keys.seek)
+        yield
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+
 async def test_seeks_that_wait_for_another_become_one_and_other_keys_do_not_wait() -> None:
     player = Controlled()
     keys = keys_for(player)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keys.seek)
+    async with seeking(keys):
         await keys.press(Key.FORWARD)
         await wait_all_tasks_blocked()
         for key in (Key.FORWARD, Key.FORWARD, Key.FORWARD, Key.BACK):
@@ -165,8 +176,6 @@ async def test_seeks_that_wait_for_another_become_one_and_other_keys_do_not_wait
         await keys.press(Key.PAUSE)
         assert player.state.status is Status.PAUSED
         player.let.release()
-        await wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
     assert player.did == ["seek 25", "seek 35"]
     assert not keys.is_untouched
 
@@ -174,8 +183,7 @@ async def test_seeks_that_wait_for_another_become_one_and_other_keys_do_not_wait
 async def test_each_seek_stays_within_the_item() -> None:
     player = Controlled(let=trio.Semaphore(9))
     keys = keys_for(player)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keys.seek)
+    async with seeking(keys):
         for pressed in (
             [Key.BACK] * 100 + [Key.FORWARD] * 2,  # not 96 keys short of the beginning
             [Key.FORWARD] * 100 + [Key.BACK],
@@ -183,32 +191,26 @@ async def test_each_seek_stays_within_the_item() -> None:
             for key in pressed:
                 await keys.press(key)
             await wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
     assert player.did == ["seek 10", "seek 55"]
 
 
 async def test_a_seek_that_waits_is_not_for_the_next_item() -> None:
     player = Controlled()
     keys = keys_for(player)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keys.seek)
+    async with seeking(keys):
         await keys.press(Key.FORWARD)
         await keys.press(Key.NEXT)
-        await wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
     assert player.did == ["next"]
 
 
 async def test_an_item_that_cannot_seek_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     player = Controlled(error=PlaybackError("radio\x1b: cannot seek"))
     keys = keys_for(player)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keys.seek)
+    async with seeking(keys):
         for _ in range(3):
             player.let.release()
             await keys.press(Key.BACK)
             await wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
     assert player.did == ["seek 15", "seek 10", "seek 5"]
     assert keys.is_untouched
     assert capsys.readouterr().err == "radio\\x1b: cannot seek\n"

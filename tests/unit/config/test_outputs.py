@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import multiprocessing
@@ -17,7 +16,6 @@ from mcp_types import TextContent
 
 from playhead.config.outputs import OutputStore, SavedOutput, content_of, default_output_folder
 from playhead.config.outputs.store import JSON_CHARS
-from playhead.config.outputs.writer import ToolFolder
 from playhead.content import parse_block
 from playhead.errors import Base64Error, ClosedError, LimitError, UsageError
 from playhead.limits import Limits
@@ -350,15 +348,40 @@ def test_a_file_that_a_broken_record_may_speak_of_stays(store: OutputStore) -> N
     assert first.path.exists()
 
 
-def test_what_removes_waits_for_what_saves_and_what_saves_for_what_removes(store: OutputStore) -> None:
-    store.save("a__b", {}, "x")
-    with (
-        ToolFolder(store.folder, "a__b", create=False) as one,
-        ToolFolder(store.folder, "a__b", create=False) as other,
-        one.alone(),
-        pytest.raises(BlockingIOError),
-    ):
-        fcntl.flock(other.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+def test_a_removal_puts_the_file_back_if_it_was_saved_again_meanwhile(
+    store: OutputStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = store.save("a__b", {"n": 1}, "same")
+    saved: list[SavedOutput] = []
+    rename = Path.rename
+
+    def saved_before(path: Path, target: Path) -> Path:
+        if not saved:
+            saved.append(store.save("a__b", {"n": 2}, "same"))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", saved_before)
+    store.remove(first)
+    assert store.list().outputs == tuple(saved)
+    assert len(files_of(store)) == 2
+
+
+def test_a_save_puts_its_file_back_if_it_was_removed_meanwhile(
+    store: OutputStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = store.save("a__b", {"n": 1}, "same")
+    replace = Path.replace
+
+    def removed_before(path: Path, target: Path) -> Path:
+        if target.name.endswith(".record.json"):
+            store.remove(first)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", removed_before)
+    second = store.save("a__b", {"n": 2}, "same")
+    assert store.list().outputs == (second,)
+    assert second.path.read_text() == "same"
+    assert len(files_of(store)) == 2
 
 
 # --- many at once -----------------------------------------------------------------------------------
@@ -408,4 +431,6 @@ def test_a_tag_that_is_no_text_is_refused_before_anything_is_written(tmp_path: P
     tags: Any = ["a", 1]
     with pytest.raises(UsageError, match="tags: expected strings, got a int"):
         OutputStore(tmp_path).save("a__b", {}, "x", tags=tags)
+    with pytest.raises(TypeError, match="tag"):
+        OutputStore(tmp_path).save("a__b", {}, "x", tag="a")  # type: ignore[call-arg] # misspelt
     assert not list(tmp_path.iterdir())

@@ -20,7 +20,7 @@ import typer
 from playhead.check.load import LoadAnswer, PlayRecord, fleet_figures, run_load
 from playhead.check.options import LoadPlan
 from playhead.cli import parameters as p
-from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
+from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, message_of, run_command
 from playhead.cli.targets import find_media, find_server, limits_for, opened_cache
 from playhead.cli.terminal import Terminal, human_bytes
 from playhead.config.servers import ServerConfig
@@ -158,7 +158,7 @@ async def _play_all(
                 )
                 record = await _play(media, session.default_options(), index, real_time)
         except PlayheadError as error:
-            record = PlayRecord(item=index, failure=str(error))
+            record = PlayRecord(item=index, failure=message_of(error))
         records.append(record)
         return LoadAnswer(size_bytes=record.size_bytes, failure=record.failure)
 
@@ -186,7 +186,7 @@ async def _play(media: Any, options: Any, index: int, real_time: bool) -> PlayRe
         try:
             await player.wait_finished()
         except PlayheadError as error:
-            failure = str(error)
+            failure = message_of(error)
         state, seen = player.snapshot(), watched.statistics()
     counts = None if seen is None else seen.reads
     first = state.first_audio_seconds

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final
 
-from playhead.content.audio import AudioFormat, sniff, split_mime
+from playhead.content.audio import AudioFormat, format_of_mime, sniff, split_mime
 from playhead.errors import PlayheadError, UsageError
 
 HASH_DIGITS: Final = 20
@@ -24,7 +25,7 @@ TOOL_FOLDER: Final = re.compile(
 DATA_FILE: Final = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
 RECORD_ID: Final = re.compile(r"[0-9]{8}T[0-9]{12}-[0-9a-f]{8}")
 RECORD_SUFFIX: Final = ".record.json"
-PARTIAL: Final = re.compile(r"\.[0-9a-f]{16}\.part")
+RECORD: Final = re.compile(RECORD_ID.pattern + re.escape(RECORD_SUFFIX))
 
 _RESERVED: Final = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
@@ -62,39 +63,21 @@ _SUFFIXES: Final = {
     "image/tiff": "tiff",
     "image/svg+xml": "svg",
     "image/x-icon": "ico",
-    "audio/mpeg": "mp3",
-    "audio/mp3": "mp3",
-    "audio/x-mp3": "mp3",
-    "audio/x-mpeg": "mp3",
-    "audio/flac": "flac",
-    "audio/x-flac": "flac",
-    "audio/wav": "wav",
-    "audio/wave": "wav",
-    "audio/x-wav": "wav",
-    "audio/vnd.wave": "wav",
     "audio/ogg": "ogg",
-    "audio/vorbis": "ogg",
-    "audio/opus": "opus",
-    "audio/aac": "aac",
-    "audio/aacp": "aac",
     "audio/mp4": "m4a",
     "audio/m4a": "m4a",
     "audio/x-m4a": "m4a",
     "audio/webm": "weba",
-    "audio/aiff": "aiff",
-    "audio/midi": "mid",
-    "audio/l16": "pcm",
-    "audio/pcm": "pcm",
-    "audio/x-pcm": "pcm",
     "video/mp4": "mp4",
     "video/webm": "webm",
     "video/ogg": "ogv",
 }
-_SNIFFED: Final = {
+_AUDIO: Final[Mapping[AudioFormat | None, str]] = {
     AudioFormat.MP3: "mp3",
     AudioFormat.FLAC: "flac",
     AudioFormat.WAV: "wav",
     AudioFormat.VORBIS: "ogg",
+    AudioFormat.PCM: "pcm",
     AudioFormat.OPUS: "opus",
     AudioFormat.OGG_FLAC: "oga",
     AudioFormat.OGG: "ogg",
@@ -127,7 +110,7 @@ def suffix_of(mime: str, head: bytes) -> str:
 
     The suffix is never one that a desktop would run: an unknown type is `bin`, unknown text is `txt`.
     """
-    known = _SUFFIXES.get(mime)
+    known = _SUFFIXES.get(mime) or _AUDIO.get(format_of_mime(mime))
     if known is not None:
         return known
     if mime.endswith("+json"):
@@ -137,9 +120,9 @@ def suffix_of(mime: str, head: bytes) -> str:
     if mime.startswith("text/"):
         return "txt"
     if mime == ANY_BYTES or mime.startswith("audio/"):
-        found = sniff(head)
-        if found in _SNIFFED:
-            return _SNIFFED[found]
+        found = _AUDIO.get(sniff(head))
+        if found is not None:
+            return found
     if mime == ANY_BYTES or mime.startswith("image/"):
         for magic, suffix in _IMAGE_MAGIC:
             if head.startswith(magic):
@@ -186,19 +169,6 @@ class BrokenRecordError(PlayheadError):
     """A record that cannot be read; listing turns it into a `Problem`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """Description of an output before its bytes are known."""
-
-    tool_id: str
-    arguments: Mapping[str, object] | None
-    time: datetime
-    mime: str
-    tags: tuple[str, ...]
-    title: str | None
-    metadata: Mapping[str, object] | None
-
-
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Return the tags in order without duplicates. Raises `UsageError` for anything but strings."""
     if isinstance(tags, str):
@@ -220,25 +190,25 @@ def check_time(time: datetime) -> datetime:
     return time.astimezone(UTC)
 
 
-def dump(label: Label, *, file: str, sha256: str, size_bytes: int, limit_bytes: int) -> bytes:
+def dump(output: SavedOutput, *, limit_bytes: int) -> bytes:
     """Encode the record as JSON of at most `limit_bytes`, omitting the arguments if they make it too long.
 
     ASCII, so that any string survives. Raises `UsageError` for arguments or metadata that JSON cannot
     represent, and if the record is too long even without the arguments.
     """
     record: dict[str, Any] = {
-        "tool_id": label.tool_id,
-        "arguments": None if label.arguments is None else dict(label.arguments),
-        "time": label.time.isoformat(),
-        "mime": label.mime,
-        "sha256": sha256,
-        "size_bytes": size_bytes,
-        "file": file,
-        "tags": list(label.tags),
-        "title": None if label.title is None else label.title[:TITLE_CHARS],
+        "tool_id": output.tool_id,
+        "arguments": None if output.arguments is None else dict(output.arguments),
+        "time": output.time.isoformat(),
+        "mime": output.mime,
+        "sha256": output.sha256,
+        "size_bytes": output.size_bytes,
+        "file": output.path.name,
+        "tags": output.tags,
+        "title": None if output.title is None else output.title[:TITLE_CHARS],
     }
-    if label.metadata is not None:
-        record["metadata"] = dict(label.metadata)
+    if output.metadata is not None:
+        record["metadata"] = dict(output.metadata)
     text = _encoded(record)
     if len(text) > limit_bytes:
         record["arguments"] = None
@@ -246,7 +216,7 @@ def dump(label: Label, *, file: str, sha256: str, size_bytes: int, limit_bytes: 
         text = _encoded(record)
     if len(text) > limit_bytes:
         raise UsageError(
-            f"the record of an output of {label.tool_id!r} has {len(text)} bytes without its arguments;"
+            f"the record of an output of {output.tool_id!r} has {len(text)} bytes without its arguments;"
             f" {limit_bytes} are allowed (Limits.record_bytes): give it less metadata, or fewer tags"
         )
     return text
@@ -259,49 +229,44 @@ def _encoded(record: Mapping[str, Any]) -> bytes:
         raise UsageError(f"arguments and metadata of a saved output must be JSON: {error}") from error
 
 
+_FIELDS: Final = {
+    "tool_id": (str,),
+    "arguments": (dict, NoneType),
+    "time": (str,),
+    "mime": (str,),
+    "sha256": (str,),
+    "size_bytes": (int,),
+    "file": (str,),
+    "tags": (list,),
+    "title": (str, NoneType),
+    "metadata": (dict, NoneType),
+}
+
+
 def load(text: bytes, *, id: str, sidecar_path: Path) -> SavedOutput:
-    """Parse a record. Raises `BrokenRecordError` with the defect."""
+    """Parse a record. Raises `BrokenRecordError` with the defect.
+
+    Not with pydantic, whose parser of JSON refuses the lone surrogates that `dump` preserves.
+    """
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BrokenRecordError(f"not JSON: {error}") from error
     if not isinstance(raw, dict):
         raise BrokenRecordError("expected a JSON object")
-    file = _field(raw, "file", str)
-    sha256 = _field(raw, "sha256", str)
+    for name, kinds in _FIELDS.items():
+        if type(raw.get(name)) not in kinds:
+            raise BrokenRecordError(f"{name!r} is missing or of the wrong type")
+    fields: dict[str, Any] = {name: raw.get(name) for name in _FIELDS}
+    file = fields.pop("file")
     # Anybody may have put the record there, so the name must not lead to another directory.
-    if not DATA_FILE.fullmatch(file) or not file.startswith(sha256 + "."):
+    if not DATA_FILE.fullmatch(file) or not file.startswith(raw["sha256"] + "."):
         raise BrokenRecordError("'file' is not the name of a saved output")
-    tags = _field(raw, "tags", list)
-    if not all(isinstance(tag, str) for tag in tags):
+    if not all(isinstance(tag, str) for tag in raw["tags"]):
         raise BrokenRecordError("'tags' are not strings")
-    size_bytes = _field(raw, "size_bytes", int)
     try:
-        time = check_time(datetime.fromisoformat(_field(raw, "time", str)))
+        fields["time"] = check_time(datetime.fromisoformat(raw["time"]))
     except (ValueError, UsageError) as error:
         raise BrokenRecordError(f"'time': {error}") from error
-    return SavedOutput(
-        id=id,
-        path=sidecar_path.with_name(file),
-        sidecar_path=sidecar_path,
-        tool_id=_field(raw, "tool_id", str),
-        arguments=_optional(raw, "arguments", dict),
-        time=time,
-        mime=_field(raw, "mime", str),
-        sha256=sha256,
-        size_bytes=size_bytes,
-        tags=tuple(tags),
-        title=_optional(raw, "title", str),
-        metadata=_optional(raw, "metadata", dict),
-    )
-
-
-def _field(raw: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = raw.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise BrokenRecordError(f"{name!r} is missing or of the wrong type")
-    return value
-
-
-def _optional(raw: Mapping[str, Any], name: str, kind: type) -> Any:
-    return None if raw.get(name) is None else _field(raw, name, kind)
+    fields["tags"] = tuple(raw["tags"])
+    return SavedOutput(id=id, path=sidecar_path.with_name(file), sidecar_path=sidecar_path, **fields)

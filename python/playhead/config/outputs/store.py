@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import secrets
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from playhead._core import decode_base64
+from playhead.config.directories import data_directory
 from playhead.config.outputs.record import (
-    ANY_BYTES,
+    RECORD,
     RECORD_ID,
     RECORD_SUFFIX,
     TOOL_FOLDER,
     BrokenRecordError,
-    Label,
     Problem,
     SavedOutput,
     check_tags,
@@ -28,7 +31,7 @@ from playhead.config.outputs.record import (
     folder_name,
     load,
 )
-from playhead.config.outputs.writer import OutputWriter, ToolFolder, saving
+from playhead.config.outputs.writer import OutputWriter, hidden_name, saving
 from playhead.content.blocks import UnknownBlock
 from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import LimitError, UsageError
@@ -97,13 +100,8 @@ def default_output_folder(environment: Mapping[str, str] | None = None) -> Path:
     """Return the user's output directory: `$XDG_DATA_HOME/playhead/outputs`, else under `~/.local/share`.
 
     `environment` is this process's by default.
-
-    A relative `XDG_DATA_HOME` is ignored, as the XDG base directory specification says.
     """
-    data = Path((os.environ if environment is None else environment).get("XDG_DATA_HOME", ""))
-    if not data.is_absolute():
-        data = Path("~/.local/share").expanduser()
-    return data / "playhead" / "outputs"
+    return data_directory(os.environ if environment is None else environment) / "outputs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,18 +112,30 @@ class Listing:
     problems: tuple[Problem, ...] = ()
 
 
+class OutputSettings(TypedDict, total=False):
+    """The settings of an output that is saved."""
+
+    mime_type: str | None
+    """Decides the suffix; by default plain text for a `str`, else by the first bytes."""
+    tags: Iterable[str]
+    title: str | None
+    metadata: Mapping[str, object] | None
+    """From the tool configuration."""
+    time: datetime | None
+    """Of the call; now by default."""
+
+
 class OutputStore:
     """Saved results under `folder`, which is created on the first save, accessible only to the user.
 
     Any number of stores, threads and processes may share one directory. Every method blocks on the disk: call
     it in a thread. All of them raise `SavingError` if the disk fails (`DiskFullError` if it is full), and
-    leave no partial files.
+    leave no partial files; a process that is killed leaves a hidden `.part` file.
     """
 
     def __init__(self, folder: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.folder = Path(folder)
         self.limits = limits
-        self._swept = False
 
     # --- saving ----------------------------------------------------------------------------------------
 
@@ -134,32 +144,18 @@ class OutputStore:
         tool_id: str,
         arguments: Mapping[str, object] | None,
         data: bytes | str,
-        *,
-        mime_type: str | None = None,
-        tags: Iterable[str] = (),
-        title: str | None = None,
-        metadata: Mapping[str, object] | None = None,
-        time: datetime | None = None,
+        **settings: Unpack[OutputSettings],
     ) -> SavedOutput:
-        """Save `data` (text as UTF-8) and a record of the call, whose `time` is now by default.
+        """Save `data` (text as UTF-8) and a record of the call, with the `settings` of `OutputSettings`.
 
-        Identical content is stored once; each call has its own record. `mime_type`
-        decides the suffix (default: plain text for a `str`, else by the first bytes). Raises `UsageError`
-        for arguments, metadata or tags that cannot be recorded, `LimitError` past `Limits.saved_bytes`.
+        Identical content is stored once; each call has its own record. Raises `UsageError` for arguments,
+        metadata or tags that cannot be recorded, `LimitError` past `Limits.saved_bytes`.
         """
         if isinstance(data, str):
-            mime_type = clean_mime(mime_type, default=TEXT)
+            settings["mime_type"] = clean_mime(settings.get("mime_type"), default=TEXT)
             # UTF-8 cannot encode lone surrogates; they stay visible as escapes.
             data = data.encode("utf-8", "backslashreplace")
-        with self.open_writer(
-            tool_id,
-            arguments,
-            mime_type=mime_type,
-            tags=tags,
-            title=title,
-            metadata=metadata,
-            time=time,
-        ) as writer:
+        with self.open_writer(tool_id, arguments, **settings) as writer:
             writer.write_at(0, data)
             return writer.commit()
 
@@ -168,67 +164,43 @@ class OutputStore:
         tool_id: str,
         arguments: Mapping[str, object] | None,
         text: Base64Text,
-        *,
-        mime_type: str | None = None,
-        tags: Iterable[str] = (),
-        title: str | None = None,
-        metadata: Mapping[str, object] | None = None,
-        time: datetime | None = None,
+        **settings: Unpack[OutputSettings],
     ) -> SavedOutput:
         """Decode and `save` base64. Raises `LimitError` past `Limits.block_bytes`, before decoding, and
         `Base64Error`."""
-        return self.save(
-            tool_id,
-            arguments,
-            decoded(text, limits=self.limits),
-            mime_type=mime_type,
-            tags=tags,
-            title=title,
-            metadata=metadata,
-            time=time,
-        )
+        return self.save(tool_id, arguments, decoded(text, limits=self.limits), **settings)
 
     def open_writer(
         self,
         tool_id: str,
         arguments: Mapping[str, object] | None,
-        *,
-        mime_type: str | None = None,
-        tags: Iterable[str] = (),
-        title: str | None = None,
-        metadata: Mapping[str, object] | None = None,
-        time: datetime | None = None,
+        **settings: Unpack[OutputSettings],
     ) -> OutputWriter:
         """Open a writer for incremental data; `commit` or `discard` it. Arguments are those of `save`."""
-        label = Label(
+        rest: dict[str, Any] = {**settings}
+        time = check_time(rest.pop("time", None) or datetime.now(UTC))
+        id = f"{time:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
+        folder = self.folder / folder_name(tool_id)
+        draft = SavedOutput(
+            id=id,
+            path=folder / ("0" * 73),
+            sidecar_path=folder / (id + RECORD_SUFFIX),
             tool_id=tool_id,
             arguments=arguments,
-            time=check_time(time or datetime.now(UTC)),
-            mime=clean_mime(mime_type, default=ANY_BYTES),
-            tags=check_tags(tags),
-            title=title,
-            metadata=metadata,
+            time=time,
+            mime=clean_mime(rest.pop("mime_type", None)),
+            sha256="0" * 64,
+            size_bytes=self.limits.saved_bytes,
+            tags=check_tags(rest.pop("tags", ())),
+            **rest,  # title and metadata
         )
         # Reject unrecordable values now, not after the last byte.
-        dump(label, file="0" * 73, sha256="0" * 64, size_bytes=1 << 40, limit_bytes=self.limits.record_bytes)
-        name = folder_name(tool_id)
-        with saving(self.folder / name):
-            folder = ToolFolder(self.folder, name, create=True)
-            try:
-                self._sweep_once()
-                return OutputWriter(folder, label, limits=self.limits)
-            except BaseException:  # also on cancellation: close the directory
-                folder.close()
-                raise
-
-    def _sweep_once(self) -> None:
-        """Remove partial files of dead writers, on the first write of this store."""
-        if self._swept:
-            return
-        self._swept = True
-        for name in self._tool_folders()[0]:
-            with suppress(OSError), ToolFolder(self.folder, name, create=False) as folder:
-                folder.sweep()
+        dump(draft, limit_bytes=self.limits.record_bytes)
+        with saving(folder):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _refuse_link(folder)
+            return OutputWriter(draft, limits=self.limits)
 
     # --- finding ---------------------------------------------------------------------------------------
 
@@ -241,14 +213,13 @@ class OutputStore:
 
         An invalid record, or one whose file is missing, is skipped and reported as a problem.
         """
+        outputs: list[SavedOutput] = []
+        problems: list[Problem] = []
         wanted = None if tool_id is None else folder_name(tool_id)
-        outputs = []
-        names, links = self._tool_folders()
-        problems = [Problem(path=self.folder / name, reason="a link, not followed") for name in links]
-        for name in names:
-            if wanted is not None and name != wanted:
+        for folder in self._folders():
+            if wanted is not None and folder.name != wanted:
                 continue
-            for found in self._records(name):
+            for found in self._records(folder):
                 if isinstance(found, Problem):
                     problems.append(found)
                 elif (
@@ -260,48 +231,44 @@ class OutputStore:
         outputs.sort(key=lambda output: (output.time, output.id), reverse=True)
         return Listing(outputs=tuple(outputs), problems=tuple(problems))
 
-    def _tool_folders(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of tool directories, and of symbolic links in place of one."""
-        with saving(self.folder):
-            try:
-                found = [entry for entry in os.scandir(self.folder) if TOOL_FOLDER.fullmatch(entry.name)]
-            except FileNotFoundError:
-                return (), ()
-        folders = (entry.name for entry in found if entry.is_dir(follow_symlinks=False))
-        links = (entry.name for entry in found if entry.is_symlink())
-        return tuple(sorted(folders)), tuple(sorted(links))
+    def _folders(self) -> tuple[Path, ...]:
+        """Return the directories of tools, and links in place of one."""
+        with saving(self.folder), suppress(FileNotFoundError):
+            return tuple(
+                path
+                for path in sorted(self.folder.iterdir())
+                if TOOL_FOLDER.fullmatch(path.name) and (path.is_dir() or path.is_symlink())
+            )
+        return ()
 
-    def _records(self, name: str) -> Iterator[SavedOutput | Problem]:
+    def _records(self, folder: Path) -> Iterator[SavedOutput | Problem]:
         try:
-            folder = ToolFolder(self.folder, name, create=False)
+            _refuse_link(folder)
+            paths = sorted(folder.iterdir())
         except OSError as error:
-            yield Problem(path=self.folder / name, reason=error.strerror or str(error))
+            yield Problem(path=folder, reason=error.strerror or str(error))
             return
-        with folder:
-            for file in folder.names():
-                if file.endswith(RECORD_SUFFIX) and RECORD_ID.fullmatch(file.removesuffix(RECORD_SUFFIX)):
-                    with suppress(FileNotFoundError):  # removed meanwhile
-                        yield self._record(folder, file)
+        for path in paths:
+            if RECORD.fullmatch(path.name):
+                try:
+                    yield self._record(path)
+                except FileNotFoundError:
+                    pass  # removed meanwhile
+                except (OSError, BrokenRecordError) as error:
+                    yield Problem(path=path, reason=getattr(error, "strerror", None) or str(error))
 
-    def _record(self, folder: ToolFolder, file: str) -> SavedOutput | Problem:
-        path = folder.path / file
-        try:
-            text = folder.read(file, self.limits.record_bytes)
-            if text is None:
-                return Problem(path=path, reason="no file, or too long (Limits.record_bytes)")
-            output = load(text, id=file.removesuffix(RECORD_SUFFIX), sidecar_path=path)
-            size = folder.size_of(output.path.name)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            return Problem(path=path, reason=error.strerror or str(error))
-        except BrokenRecordError as error:
-            return Problem(path=path, reason=str(error))
-        if folder_name(output.tool_id) != folder.path.name:
-            return Problem(path=path, reason="it is another tool's record, moved here")
-        if size != output.size_bytes:
-            got = "gone" if size is None else f"{size} bytes long"
-            return Problem(path=path, reason=f"its file {output.path.name} is {got}")
+    def _record(self, path: Path) -> SavedOutput:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > self.limits.record_bytes:
+            raise BrokenRecordError("no file, or too long (Limits.record_bytes)")
+        output = load(path.read_bytes(), id=path.name.removesuffix(RECORD_SUFFIX), sidecar_path=path)
+        file = output.path
+        if folder_name(output.tool_id) != path.parent.name:
+            raise BrokenRecordError("it is another tool's record, moved here")
+        if not file.is_file() or file.is_symlink():
+            raise BrokenRecordError(f"its file {file.name} is gone")
+        if file.stat().st_size != output.size_bytes:
+            raise BrokenRecordError(f"its file {file.name} is {file.stat().st_size} bytes long")
         return output
 
     # --- removing --------------------------------------------------------------------------------------
@@ -313,21 +280,29 @@ class OutputStore:
         """
         if not RECORD_ID.fullmatch(output.id):
             raise UsageError(f"expected an output of this store, got the id {output.id!r}")
-        name = folder_name(output.tool_id)
-        with saving(self.folder / name):
-            try:
-                folder = ToolFolder(self.folder, name, create=False)
-            except FileNotFoundError:
-                return
-            with folder, folder.alone():
-                folder.remove(output.id + RECORD_SUFFIX)
-                if not any(
-                    isinstance(other, Problem) or other.path.name == output.path.name
-                    for other in self._records(name)
-                ):
-                    folder.remove(output.path.name)
+        folder = self.folder / folder_name(output.tool_id)
+        file, aside = folder / output.path.name, folder / hidden_name()
+        with saving(folder), suppress(FileNotFoundError):
+            _refuse_link(folder)
+            (folder / (output.id + RECORD_SUFFIX)).unlink(missing_ok=True)
+            if not self._is_used(file):
+                file.rename(aside)
+                # Another program may have saved the same content since. If its record is found now, the file
+                # is put back; if not, that program finds the file missing after it has written the record.
+                if self._is_used(file):
+                    aside.rename(file)
+                else:
+                    aside.unlink()
+
+    def _is_used(self, file: Path) -> bool:
+        return any(isinstance(found, Problem) or found.path == file for found in self._records(file.parent))
 
 
 def _names(output: SavedOutput, text: str) -> bool:
     arguments = json.dumps(output.arguments, ensure_ascii=False) if output.arguments else ""
     return any(text in part.casefold() for part in (output.title or "", output.tool_id, arguments))
+
+
+def _refuse_link(folder: Path) -> None:
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "a link, not followed")

@@ -30,6 +30,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from playhead.config.directories import user_directory
 from playhead.config.document import place, read_document
 from playhead.config.tools.config import (
     SEPARATOR,
@@ -44,7 +45,7 @@ from playhead.config.tools.config import (
 )
 from playhead.config.tools.layers import ToolConfigs
 from playhead.config.tools.modules import configs_of, get_tool_configs
-from playhead.config.trust import TOOL_FILES, ProjectFile, Trust, user_directory
+from playhead.config.trust import TOOL_FILES, ProjectFile, Trust
 from playhead.errors import ConfigError
 
 if TYPE_CHECKING:

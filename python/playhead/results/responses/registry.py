@@ -6,19 +6,13 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from types import MappingProxyType
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Any, Final, TypedDict, TypeVar, get_args
 
 from playhead.content.findings import kind_of
 from playhead.errors import ResponseError, ResponseTypeError, UsageError
-from playhead.results.responses.types import (
-    ActionResponse,
-    AudioResponse,
-    ContentResponse,
-    ErrorResponse,
-    StructuredResponse,
-)
+from playhead.results.responses.types import BuiltIn, StructuredResponse
 
 T = TypeVar("T")
 COMMON = frozenset({"type", "success", "timestamp", "tool_name"})
@@ -128,59 +122,32 @@ Reader = Callable[[Mapping[str, object]], StructuredResponse]
 """Build a response from an object whose `type` is already checked. Raises `ResponseError`."""
 
 
-def _read_action(raw: Mapping[str, object]) -> ActionResponse:
-    found = Fields(raw, _ACTION)
-    return ActionResponse(
-        **found.common(_ACTION),
-        action=found.text("action"),
-        message=found.text("message"),
-        status=found.text("status", ""),
-        metadata=found.texts_or_none("metadata"),
-        final_action=found.flag("final_action"),
-        no_further_response=found.flag("no_further_response"),
-        silence_llm=found.flag("silence_llm"),
-        user_state=found.text("user_state", ""),
-        instruction=found.text_or_none("instruction"),
-    )
-
-
-def _read_audio(raw: Mapping[str, object]) -> AudioResponse:
-    found = Fields(raw, _AUDIO)
-    return AudioResponse(
-        **found.common(_AUDIO),
-        data=found.text_or_none("data"),
-        music_name=found.text("music_name"),
-        action=found.text("action", ""),
-        status=found.text("status", ""),
-        metadata=found.texts_or_none("metadata"),
-        final_action=found.flag("final_action"),
-    )
-
-
-def _read_content(raw: Mapping[str, object]) -> ContentResponse:
-    found = Fields(raw, _CONTENT)
-    return ContentResponse(**found.common(_CONTENT), data=found.json("data"), message=found.text("message"))
-
-
-def _read_error(raw: Mapping[str, object]) -> ErrorResponse:
-    found = Fields(raw, _ERROR)
-    return ErrorResponse(
-        **found.common(_ERROR),
-        error=found.text("error"),
-        error_code=found.text_or_none("error_code"),
-        details=found.json("details"),
-        suggestion=found.text_or_none("suggestion"),
-    )
-
-
 def _keys(cls: type[StructuredResponse]) -> frozenset[str]:
     return frozenset(each.name for each in fields(cls)) - {"extra"} | COMMON
 
 
-_ACTION: Final = _keys(ActionResponse)
-_AUDIO: Final = _keys(AudioResponse)
-_CONTENT: Final = _keys(ContentResponse)
-_ERROR: Final = _keys(ErrorResponse)
+_GETTERS: Final[Mapping[str, Callable[[Fields, Field[Any]], object]]] = {
+    "str": lambda found, own: found.text(own.name, None if own.default is MISSING else own.default),
+    "str | None": lambda found, own: found.text_or_none(own.name),
+    "bool": lambda found, own: found.flag(own.name),
+    "Mapping[str, str] | None": lambda found, own: found.texts_or_none(own.name),
+    "object": lambda found, own: found.json(own.name),
+    "object | None": lambda found, own: found.json(own.name),
+}
+"""Readers of fields by their annotations, as written."""
+
+
+def _reader_of_built_in(cls: type[BuiltIn]) -> Reader:
+    known = _keys(cls)
+    own_fields = [each for each in fields(cls) if each.name not in COMMON | {"extra"}]
+
+    def read(raw: Mapping[str, object]) -> StructuredResponse:
+        found = Fields(raw, known)
+        common = found.common(known)
+        own: dict[str, Any] = {each.name: _GETTERS[str(each.type)](found, each) for each in own_fields}
+        return cls(**common, **own)
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +232,7 @@ def _reader_of(cls: type[StructuredResponse]) -> Reader:
 
 
 DEFAULT_REGISTRY: Final = ResponseRegistry(
-    MappingProxyType(
-        {"action": _read_action, "audio": _read_audio, "content": _read_content, "error": _read_error}
-    )
+    MappingProxyType({cls.type: _reader_of_built_in(cls) for cls in get_args(BuiltIn)})
 )
 
 

@@ -105,7 +105,7 @@ def audio(
     tls_key: TlsKey = None,
 ) -> None:
     """Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio."""
-    from playhead.config.trust import state_directory
+    from playhead.config.directories import state_directory
 
     options = AudioServerOptions(
         transport=transport,

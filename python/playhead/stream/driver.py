@@ -243,7 +243,8 @@ class Driver:
         while True:
             self.writer.news = trio.Event()
             now = trio.current_time()
-            self._planner.heard(self._last_received())
+            if heard_at := self._last_received():  # 0.0: nothing yet
+                self._planner.heard(heard_at)
             for request_id in self._planner.expired(now):
                 self._expire(request_id, now)
             if self._handler.refusal is not None:

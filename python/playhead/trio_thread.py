@@ -43,15 +43,16 @@ class TrioCall(Generic[T]):
             self._token.run_sync_soon(self._scope.cancel)
 
     async def run(self) -> None:
-        """Run in the trio thread. Raises nothing but `trio.Cancelled`, if the task is cancelled."""
+        """Run in the trio thread. Raises nothing but `trio.Cancelled`, or a group of it, if the task is
+        cancelled."""
         try:
             with self._scope:
                 self.future.set_result(await self._function())
                 return
-        except trio.Cancelled:
-            self.abandon()
-            raise
-        except BaseException as error:  # noqa: BLE001 - it is the caller's, and the portal goes on
+        except BaseException as error:  # it is the caller's, and the portal goes on
+            if is_cancellation(error):
+                self.abandon()
+                raise
             self.future.set_exception(error)
             del self  # the traceback holds this frame
             return
@@ -60,6 +61,13 @@ class TrioCall(Generic[T]):
     def abandon(self) -> None:
         self.future.cancel()
         self.future.set_running_or_notify_cancel()
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """True for `trio.Cancelled`, and for nothing else in a nursery's group."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1] is None
+    return isinstance(error, trio.Cancelled)
 
 
 def nothing() -> None:

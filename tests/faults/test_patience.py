@@ -136,6 +136,17 @@ async def test_a_stall_costs_its_time_and_nothing_else(
     assert asked_again(resource) <= asked_again(honest) + seconds
 
 
+@pytest.mark.parametrize("serial", [False, True])
+async def test_patience_ends_too_if_not_one_byte_has_arrived(
+    autojump_clock: trio.testing.MockClock, serial: bool
+) -> None:
+    await trio.sleep(10)  # no time of this clock is that of its start
+    resource = MoodyResource(Mood(size_bytes=LONG, delay_seconds=1000.0, serial=serial))
+    heard = await listen(resource, options=StreamOptions(patience_seconds=3.0, timeout=30.0))
+    assert isinstance(heard.error, StreamBrokenError)
+    assert heard.seconds == pytest.approx(3.0, abs=0.1)
+
+
 @pytest.mark.parametrize("how", ["hang-up", "503", "-32603"])
 @pytest.mark.parametrize("seconds", [5.0, 20.0, 45.0])
 async def test_during_an_outage_only_the_head_is_tried_at_most_twice_a_second(

@@ -221,6 +221,53 @@ def test_the_calls_of_other_tasks_end_with_the_portal_and_later_ones_are_refused
     asyncio.run(main())
 
 
+async def wait_in_a_nursery(begun: Callable[[], None]) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.sleep_forever)
+        nursery.start_soon(trio.sleep_forever)
+        begun()
+        await trio.sleep_forever()
+
+
+async def yield_in_a_nursery(begun: Callable[[], None]) -> AsyncGenerator[int, None]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.sleep_forever)
+        nursery.start_soon(trio.sleep_forever)
+        yield 1
+        begun()
+        await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("how", ["call", "iterate", "use"])
+def test_what_holds_a_nursery_ends_with_the_portal_as_any_other(how: str) -> None:
+    async def work(portal: AsyncioPortal, begun: Callable[[], None]) -> None:
+        match how:
+            case "call":
+                await portal.call(wait_in_a_nursery, begun)
+            case "iterate":
+                async for _item in portal.iterate(yield_in_a_nursery(begun)):
+                    pass
+            case "use":
+                async with portal.use(asynccontextmanager(yield_in_a_nursery)(lambda: None)):
+                    begun()
+                    await asyncio.Event().wait()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        has_begun = asyncio.Event()
+        async with playhead.asyncio_portal() as portal:
+
+            def begun() -> None:
+                loop.call_soon_threadsafe(has_begun.set)
+
+            task = asyncio.create_task(work(portal, begun))
+            await has_begun.wait()
+        with pytest.raises(ClosedError, match="the portal was left"):
+            await task
+
+    asyncio.run(main())
+
+
 def test_the_calls_of_other_threads_end_with_the_portal() -> None:
     reached = threading.Event()
     errors: list[BaseException] = []

@@ -16,7 +16,9 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Final
 
 import trio
 
@@ -193,6 +195,10 @@ class Background:
 _BACKGROUND: trio.lowlevel.RunVar[Background] = trio.lowlevel.RunVar("playhead.background_reads")
 
 
+READ_SCOPE: Final[ContextVar[trio.CancelScope]] = ContextVar("playhead_read_scope")
+"""The scope that cancels the read of the current task: a read that is cancelled must not be joined."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Flight:
     request: Request
@@ -288,6 +294,7 @@ class InFlight:
         self, flight: Flight, read: ReadRange, end: int, done: Callable[[Flight, Page | PlayheadError], None]
     ) -> None:
         outcome: Page | PlayheadError | None = None
+        READ_SCOPE.set(flight.scope)
         try:
             with flight.scope:
                 outcome = await read(flight.request.start, end)

@@ -18,6 +18,7 @@ import trio
 from playhead.errors import DeadlineError, PlayheadError, RangeNotHonouredError, RangePastEndError
 from playhead.limits import KIB, Limits
 from playhead.stream.answer import DONE_BYTES, Answer, Page, ReadRange, leading, measure
+from playhead.stream.in_flight import READ_SCOPE
 from playhead.stream.negotiation import RangeForm, Refusal
 from playhead.stream.numbered_pages import NumberedPages
 from playhead.stream.range_support import PERIOD_BYTES, repeats_within
@@ -145,6 +146,7 @@ async def _read_apart(read: ReadRange, start_soon: Callable[..., None], start: i
     scope = trio.CancelScope()
 
     async def run() -> None:
+        READ_SCOPE.set(scope)
         with scope:
             try:
                 send.send_nowait(await read(start, end))

@@ -18,6 +18,7 @@ from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.shared_reads import SessionReads, SharedReads
 from playhead.errors import ClosedError, ServerError
 from playhead.stream.answer import Page
+from playhead.stream.in_flight import READ_SCOPE
 from playhead.stream.options import StreamOptions
 from tests.unit.raw_server import RawServer
 
@@ -42,6 +43,9 @@ class HeldReads:
         self.sent.append((start, end))
         self.running += 1
         try:
+            for _look in range(3):  # a socket looks for a cancellation before it waits
+                await trio.lowlevel.checkpoint_if_cancelled()
+                await trio.lowlevel.cancel_shielded_checkpoint()
             await self.may_answer.wait()
         except trio.Cancelled:
             self.cancelled += 1
@@ -87,6 +91,7 @@ class Readers:
     async def _read(
         self, scope: trio.CancelScope, number: int, start: int, end: int, stream: SharedReads
     ) -> None:
+        READ_SCOPE.set(scope)
         with scope:
             try:
                 self.pages[number] = await stream(start, end)

@@ -33,6 +33,7 @@ from playhead.client.session.arrivals import Arrivals
 from playhead.content.formats import Base64Text
 from playhead.errors import PlayheadError, ResourceChangedError
 from playhead.stream.answer import Answer, Page, ReadRange, pieces
+from playhead.stream.in_flight import READ_SCOPE
 from playhead.stream.options import ReadCounts
 
 LOOK_SECONDS: Final = 0.05
@@ -157,6 +158,7 @@ class _SharedRead(Arrivals):
         self.end = end
         self.streams = [stream]
         self.scope = trio.CancelScope()
+        self._outer = READ_SCOPE.get(None)
         self.over = trio.Event()
         self.page: Page | None = None
         self.error: PlayheadError | None = None
@@ -165,6 +167,11 @@ class _SharedRead(Arrivals):
         self.newest = at
         for stream in self.streams:
             stream.arrivals.newest = at
+
+    @property
+    def is_cancelled(self) -> bool:
+        """It is too late for a shield: what trio is about to cancel must not cease to be cancelled."""
+        return self._outer is not None and self._outer.cancel_called and not self.scope.shield
 
     async def join(self, stream: SharedReads, end: int) -> Page | None:
         """Wait for the page, cut to `[start, end)` if the answer has exactly what was asked for.
@@ -207,6 +214,9 @@ class SharedReads:
         """
         reads, key = self.session.in_flight, (self.resource, start)
         while (read := reads.get(key)) is not None and read.end >= end and self not in read.streams:
+            await trio.lowlevel.checkpoint_if_cancelled()  # with the session, the read is cancelled, too
+            if read.is_cancelled:
+                break
             if (shared := await read.join(self, end)) is not None:
                 return shared
         read = reads[key] = _SharedRead(start, end, self)

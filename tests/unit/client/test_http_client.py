@@ -278,6 +278,12 @@ def bare_deflate(data: bytes) -> bytes:
     [
         ("gzip", gzip.compress),
         ("x-gzip", gzip.compress),
+        (
+            "gzip",
+            lambda body: (
+                gzip.compress(body[:99]) + gzip.compress(b"") * 2000 + gzip.compress(body[99:]) + b"\0"
+            ),
+        ),
         ("deflate", zlib.compress),
         ("deflate", bare_deflate),
         ("identity", bytes),
@@ -297,9 +303,10 @@ async def test_a_body_that_was_compressed_unasked_is_decoded(
         assert served.connections == 1
 
 
-async def test_a_body_that_is_not_what_it_says_is_a_protocol_error() -> None:
+@pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"\x1f\x8b"])
+async def test_a_body_that_is_not_what_it_says_is_a_protocol_error(body: bytes) -> None:
     async def lie(asked: Asked) -> None:
-        await asked.answer(b"{}", "content-encoding: gzip")
+        await asked.answer(body, "content-encoding: gzip")
 
     async with origin(lie) as served, HttpClient() as client:
         with pytest.raises(httpcore2.RemoteProtocolError, match="gzip"):

@@ -12,6 +12,8 @@ from playhead.limits import MIB
 PIECE_BYTES: Final = MIB
 """The most that is decoded at once: a few bytes can stand for very many."""
 _GZIP_BITS: Final = zlib.MAX_WBITS | 16
+_GZIP_MAGIC: Final = 0x1F
+"""The first byte of a member."""
 
 
 class Decoder:
@@ -28,26 +30,36 @@ class Decoder:
     def feed(self, chunk: bytes) -> None:
         """Add received bytes. Drain `next_piece` after each call."""
         self.raw_bytes += len(chunk)
-        self._rest = b"" if self._inflater.eof else chunk
+        self._rest = chunk
 
     def next_piece(self) -> bytes:
         """The next decoded bytes; empty if more are needed. Raises `httpcore2.RemoteProtocolError`."""
-        data, self._rest = self._rest, b""
-        if not data:
-            return b""
-        try:
-            piece = self._inflater.decompress(data, PIECE_BYTES)
-        except zlib.error as error:
-            if not self._may_be_bare:
-                raise httpcore2.RemoteProtocolError(f"the body is not valid {self._encoding}") from error
-            # Without the head of zlib, as many servers send it (RFC 9110, section 8.4.1.2).
-            self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-            piece = b""
-            self._rest = data
-        else:
-            self._rest = self._inflater.unconsumed_tail
-        self._may_be_bare = False
-        return piece or self.next_piece()
+        while data := self._rest:
+            self._rest = b""
+            if self._inflater.eof:
+                if self._encoding != "gzip" or data[0] != _GZIP_MAGIC:
+                    break  # padding
+                self._inflater = zlib.decompressobj(_GZIP_BITS)  # another member (RFC 1952, section 2.2)
+            try:
+                piece = self._inflater.decompress(data, PIECE_BYTES)
+            except zlib.error as error:
+                if not self._may_be_bare:
+                    raise httpcore2.RemoteProtocolError(f"the body is not valid {self._encoding}") from error
+                # Without the head of zlib, as many servers send it (RFC 9110, section 8.4.1.2).
+                self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+                self._rest, piece = data, b""
+            else:
+                ended = self._inflater.eof
+                self._rest = self._inflater.unused_data if ended else self._inflater.unconsumed_tail
+            self._may_be_bare = False
+            if piece:
+                return piece
+        return b""
+
+    def end(self) -> None:
+        """The body has ended. Raises `httpcore2.RemoteProtocolError` if its encoding has not."""
+        if self.raw_bytes and not self._inflater.eof:
+            raise httpcore2.RemoteProtocolError(f"the body ended before its {self._encoding} encoding did")
 
 
 def decoder_for(encoding: str) -> Decoder | None:

@@ -134,6 +134,8 @@ class HttpResponse:
             try:
                 chunk = await self._chunks.__anext__()
             except StopAsyncIteration:
+                if decoder is not None:
+                    decoder.end()
                 return b""
             if decoder is None:
                 return chunk

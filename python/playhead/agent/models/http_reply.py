@@ -17,7 +17,7 @@ import httpx2
 import trio
 
 from playhead.agent.conversation import Provider, ReplyPiece
-from playhead.agent.models.json_fields import parse_event, shortened
+from playhead.agent.models.json_fields import parse_event
 from playhead.errors import (
     ConnectError,
     ConnectionLostError,
@@ -26,6 +26,7 @@ from playhead.errors import (
     ModelError,
     TransportError,
 )
+from playhead.escaping import shortened
 from playhead.limits import KIB, Limits
 from playhead.protocol.event_stream import EventStream
 from playhead.protocol.framing import Line

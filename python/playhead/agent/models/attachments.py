@@ -25,6 +25,7 @@ from playhead.agent.conversation import (
 )
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, format_of_mime, sniff, split_mime
 from playhead.content.formats import decoded_bytes
+from playhead.content.image_files import IMAGE_TYPES, image_type
 from playhead.limits import MIB
 
 _JPEG, _PNG, _GIF, _WEBP = "image/jpeg", "image/png", "image/gif", "image/webp"
@@ -178,8 +179,8 @@ def _native_type(media: Attachment, policy: MediaPolicy) -> str | None:
     match media.kind:
         case "image":
             # HEIC has no simple signature: its label is trusted, unlike the others'.
-            found = _image_type(head) or _ALIASES.get(declared, declared)
-            believed = found not in (_JPEG, _PNG, _GIF, _WEBP) or _image_type(head) == found
+            found = image_type(head) or _ALIASES.get(declared, declared)
+            believed = found not in IMAGE_TYPES or image_type(head) == found
             return found if believed and found in policy.images else None
         case "audio":
             form = format_of_mime(declared) or sniff(head)
@@ -193,18 +194,6 @@ def _head(text: str) -> bytes:
         return binascii.a2b_base64(text[:_HEAD_CHARS])
     except ValueError:  # including non-ASCII
         return b""
-
-
-def _image_type(head: bytes) -> str | None:
-    if head.startswith(b"\xff\xd8\xff"):
-        return _JPEG
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return _PNG
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return _GIF
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return _WEBP
-    return None
 
 
 def _is_base64(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Text for people: third-party text made safe to show, long text cut, a misspelt name explained.
+"""Text for people: third-party text made safe, long text cut, things counted, a misspelt name explained.
 
 A server's string may contain escape sequences that move the cursor or retitle the window, and characters that
 are invisible or reorder the surrounding text. `escape` makes all of these visible, so that a person who
@@ -50,6 +50,11 @@ def escape_line(text: str) -> str:
 def shortened(text: str, chars: int = 200) -> str:
     """Cut `text` after `chars` characters, and mark the cut with an ellipsis."""
     return text if len(text) <= chars else f"{text[:chars]}…"
+
+
+def counted(number: int, noun: str) -> str:
+    """Format `1 item`, `2,000 items`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def did_you_mean(

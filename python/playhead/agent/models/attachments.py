@@ -27,6 +27,7 @@ from playhead.content.audio import SNIFF_BYTES, AudioFormat, format_of_mime, sni
 from playhead.content.formats import decoded_bytes
 from playhead.content.image_files import IMAGE_TYPES, image_type
 from playhead.limits import MIB
+from playhead.results.model_text import size_words
 
 _JPEG, _PNG, _GIF, _WEBP = "image/jpeg", "image/png", "image/gif", "image/webp"
 _ALIASES: Final = {"image/jpg": _JPEG, "image/pjpeg": _JPEG, "image/x-png": _PNG}
@@ -209,11 +210,3 @@ def _line(media: Attachment, why: str) -> str:
     shown = kind if _MIME.fullmatch(kind) else "type unknown"
     size_bytes = decoded_bytes(media.base64)
     return f"[{media.kind}, {shown}, {size_words(size_bytes)}: not attached, {why}]"
-
-
-def size_words(size_bytes: int) -> str:
-    """Format a size in decimal units, as players and file managers do."""
-    for unit, scale in (("MB", 10**6), ("kB", 10**3)):
-        if size_bytes >= scale:
-            return f"{size_bytes / scale:.1f} {unit}"
-    return f"{size_bytes} bytes"

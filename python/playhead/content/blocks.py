@@ -131,6 +131,11 @@ def _with_strings(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
+def fields_of(block: Block | None) -> Mapping[str, Any]:
+    """The valid fields of a block; empty without any."""
+    return (None if block is None else block.fields) or {}
+
+
 def parse_blocks(result: Mapping[str, Any], *, limits: Limits, server: str) -> tuple[Block, ...]:
     """Parse the blocks of a `tools/call` result.
 

@@ -18,6 +18,7 @@ import trio
 
 from playhead.agent.conversation import Provider, ReplyPiece
 from playhead.agent.models.json_fields import parse_event
+from playhead.content.audio import split_mime
 from playhead.errors import (
     ConnectError,
     ConnectionLostError,
@@ -259,7 +260,7 @@ async def read_failure(
 
 
 def _content_type(response: httpx2.Response) -> str:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return split_mime(response.headers.get("content-type", ""))[0]
 
 
 async def _beginning(response: httpx2.Response) -> bytes:

@@ -1,4 +1,4 @@
-"""Third-party text made safe to show: on a terminal, and in the reports of a check.
+"""Text for people: third-party text made safe, long text cut, things counted, a misspelt name explained.
 
 A server's string may contain escape sequences that move the cursor or retitle the window, and characters that
 are invisible or reorder the surrounding text. `escape` makes all of these visible, so that a person who
@@ -8,6 +8,8 @@ approves a call sees exactly what will run.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Final
 
 _KEPT: Final = frozenset("\n\t")
@@ -43,6 +45,39 @@ def escape(text: str) -> str:
 def escape_line(text: str) -> str:
     """Like `escape`, for one line: newlines and tabs are shown too."""
     return escape(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def shortened(text: str, chars: int = 200) -> str:
+    """Cut `text` after `chars` characters, and mark the cut with an ellipsis."""
+    return text if len(text) <= chars else f"{text[:chars]}…"
+
+
+def counted(number: int, noun: str) -> str:
+    """Format `1 item`, `2,000 items`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def did_you_mean(
+    name: str,
+    known: Iterable[str],
+    otherwise: str = "",
+    *,
+    show: Callable[[str], str] = repr,
+    lead: str = "",
+    most: int = 1,
+    joint: str = " or ",
+    likeness: float = 0.6,
+) -> str:
+    """Suggest the known names closest to `name`, or return `otherwise` if none is close.
+
+    Args:
+        show: how a name is written.
+        lead: what the question follows, such as a semicolon.
+        most: the limit on the names, which `joint` joins.
+        likeness: the least ratio of equal characters, from 0 to 1.
+    """
+    near = get_close_matches(name, known, n=most, cutoff=likeness)
+    return f"{lead}did you mean {joint.join(map(show, near))}?" if near else otherwise
 
 
 def _in_emoji(text: str, index: int) -> bool:

@@ -16,7 +16,6 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import assert_never
 
 import regex
@@ -44,6 +43,7 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.tool_use import CallBroken, CallNamed, CallWritten, TextRun, ToolUseEvent, ToolUseParser
 from playhead.errors import ConfigError, ModelError
+from playhead.escaping import did_you_mean
 from playhead.limits import DEFAULT_LIMITS
 
 DEFAULT_TEMPLATE = """\
@@ -105,8 +105,7 @@ class PromptTemplate:
                 f"{place}: expected {{{{tools}}}} or {{{{system}}}}, got {got!r}; write literal braces as"
                 " '{ {'"
             )
-        near = get_close_matches(name.lower(), _KNOWN, n=1)
-        hint = f"; did you mean {{{{{near[0]}}}}}?" if near else ""
+        hint = did_you_mean(name.lower(), _KNOWN, lead="; ", show="{{{{{}}}}}".format)
         return f"{place}: expected {{{{tools}}}} or {{{{system}}}}, got {{{{{name}}}}}{hint}"
 
     def render(self, tools: Sequence[ToolSpec], *, system: str = "") -> str:

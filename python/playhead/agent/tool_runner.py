@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import trio
 
 from playhead.agent.conversation import Attachment, Status, ToolCall, ToolResult, ToolSpec
 from playhead.errors import DeadlineError, PlayheadError, UnknownToolError
+from playhead.escaping import did_you_mean, shortened
 from playhead.results.plan import PlayAudio, ShowImage, TurnDecision
 from playhead.stream.source import Playable
 
@@ -238,18 +238,15 @@ def refused_outcome(
 def unknown(call: ToolCall, names: Iterable[str], *, near: bool = True) -> CallOutcome:
     """Make the outcome of a call of a tool that isn't offered. `near`: suggest similar names."""
     known = tuple(names)
-    found = get_close_matches(call.name, known, n=NEAR_NAMES) if near else ()
-    hint = (
-        f"did you mean {', '.join(found)}?" if found else f"the tools are {', '.join(known[:LISTED_NAMES])}"
-    )
-    if not known:
-        hint = "no tools are offered"
-    return refused_outcome(call, "unknown", f"Tool not found: {_short(call.name)}; {hint}")
+    hint = f"the tools are {', '.join(known[:LISTED_NAMES])}" if known else "no tools are offered"
+    if near:
+        hint = did_you_mean(call.name, known, hint, show=str, most=NEAR_NAMES, joint=", ")
+    return refused_outcome(call, "unknown", f"Tool not found: {shortened(call.name, ERROR_CHARS)}; {hint}")
 
 
 def bad_arguments(call: ToolCall, spec: ToolSpec) -> CallOutcome:
     """Make the outcome of a call whose arguments are not a JSON object."""
-    got = repr(_short(call.arguments_text)) if call.arguments_text else "nothing"
+    got = repr(shortened(call.arguments_text, ERROR_CHARS)) if call.arguments_text else "nothing"
     problem = call.problem or f"expected one JSON object, got {got}"
     properties = spec.parameters.get("properties")
     names = ", ".join(properties) if isinstance(properties, dict) and properties else "none"
@@ -263,19 +260,16 @@ def bad_arguments(call: ToolCall, spec: ToolSpec) -> CallOutcome:
 
 def failed(call: ToolCall, error: Exception, names: Iterable[str]) -> CallOutcome:
     """Make the outcome of a call that raised `error` instead of returning an answer."""
+    words = shortened(str(error), ERROR_CHARS)
     match error:
         case UnknownToolError():
             # It was offered, and has since disappeared.
             return replace(unknown(call, (name for name in names if name != call.name)), error=error)
         case DeadlineError() | trio.TooSlowError() | TimeoutError():
-            words = str(error) or "no answer in time"
-            return refused_outcome(call, "timeout", f"The call timed out: {_short(words)}", error=error)
+            text = f"The call timed out: {words or 'no answer in time'}"
+            return refused_outcome(call, "timeout", text, error=error)
         case PlayheadError():
-            return refused_outcome(call, "error", f"The call failed: {_short(str(error))}", error=error)
+            return refused_outcome(call, "error", f"The call failed: {words}", error=error)
         case _:
             # Third-party exceptions may quote what a model must not see: a key, a header, a path.
             return refused_outcome(call, "error", f"The call failed: {type(error).__name__}", error=error)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= ERROR_CHARS else text[:ERROR_CHARS] + "…"

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, Literal
 from playhead.check.catalogue import Level
 from playhead.check.results import Check, Found, Json, Report, TestDraft, TestResult, judged
 from playhead.errors import ConfigError, UsageError
+from playhead.escaping import did_you_mean, shortened
 from playhead.redaction import redacted
 
 _COMPARED: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
@@ -49,12 +50,10 @@ class IgnoredCheck:
     @classmethod
     def parse(cls, text: str, known: Iterable[str]) -> IgnoredCheck:
         """Parse `CHECK` or `CHECK=TOOL`. Raises `UsageError` if CHECK is not one of `known`."""
-        from playhead.config.document import did_you_mean
-
         check, separator, tool = text.partition("=")
         names = tuple(known)
         if check not in names:
-            hint = did_you_mean(check, names, what="docs/check-reference.md lists them: ")
+            hint = did_you_mean(check, names, f"docs/check-reference.md lists them: {', '.join(names)}")
             raise UsageError(f"--ignore {text}: expected the name of a check, got {check!r}; {hint}")
         if separator and not tool:
             raise UsageError(f"--ignore {text}: expected the name of a tool after '=', got nothing")
@@ -289,7 +288,4 @@ def _canonical(value: object) -> str | None:
 
 
 def _quoted(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    if len(text) <= _SHOWN_CHARS:
-        return text
-    return f"{text[:_SHOWN_CHARS]}…"
+    return shortened(json.dumps(value, ensure_ascii=False), _SHOWN_CHARS)

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,6 +16,7 @@ from playhead.cli.targets import connected, find_server, stream_options
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.cli.trust import with_consent
 from playhead.errors import UsageError
+from playhead.escaping import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -165,8 +165,8 @@ def _meant(
 def _hint(names: Iterable[str], known: list[str]) -> str:
     if not known:
         return "no servers file was found; give one with --config FILE"
-    near = [match for name in names for match in get_close_matches(name, known, n=1)]
-    return f"did you mean {near[0]!r}?" if near else f"known servers: {', '.join(known)}"
+    hints = filter(None, (did_you_mean(name, known) for name in names))
+    return next(hints, f"known servers: {', '.join(known)}")
 
 
 def _values(resolution: Resolution) -> dict[str, object]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, assert_never
 
 import typer
 
 from playhead.errors import NoDeviceError, UsageError
+from playhead.escaping import did_you_mean
 from playhead.stream.saving import is_device
 from playhead.strict_json import parse_json
 
@@ -213,11 +213,8 @@ class GivenArguments:
 
 def _unlisted(tool: str, name: str, known: Sequence[str]) -> str:
     by_case = {it.casefold(): it for it in reversed(known)}
-    near = [by_case[it] for it in get_close_matches(name.casefold(), by_case, n=1)]
-    if near:
-        hint = f"did you mean {near[0]!r}?"
-    else:
-        hint = f"it takes {', '.join(map(repr, known)) or 'no arguments'}"
+    listed = f"it takes {', '.join(map(repr, known)) or 'no arguments'}"
+    hint = did_you_mean(name.casefold(), by_case, listed, show=lambda it: repr(by_case[it]))
     return f"tool {tool!r} has no argument {name!r}; {hint}"
 
 
@@ -324,8 +321,7 @@ def unusable_value(error: typer.BadParameter) -> str:
     choices = getattr(getattr(error.param, "type_descriptor", None), "choices", None)
     if choices:
         names = [str(choice) for choice in choices]
-        near = get_close_matches(text.lower(), names, n=1, cutoff=_LEAST_LIKENESS)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(text.lower(), names, lead="; ", show=str, likeness=_LEAST_LIKENESS)
         return f"expected {', '.join(names[:-1])} or {names[-1]}, got {text!r}{hint}"
     match fault["type"]:
         case "int_parsing" | "int_from_float":

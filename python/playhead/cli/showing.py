@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import trio
 
 from playhead.cli.terminal import Terminal, escape_line, human_bytes
 from playhead.client import TeeMedia
 from playhead.client.call_results.tee import NotSaved, Saved
-from playhead.content import Block, UnknownBlock
+from playhead.content import UnknownBlock
+from playhead.content.blocks import fields_of
 from playhead.errors import PlayheadError
 from playhead.results.kinds import view_of
 from playhead.results.plan import KeepReference, PlayAudio, ReportUnknown, Respond, SendText, ShowImage
@@ -79,7 +80,7 @@ class Showing:
             case SendText():
                 self._show_text(disposition)
             case PlayAudio():
-                fields = _fields(disposition.block)
+                fields = fields_of(disposition.block)
                 is_link = bool(fields) and view_of(fields).kind == "link"
                 self._show_reference("link" if is_link else "audio", disposition)
             case ShowImage():
@@ -182,12 +183,8 @@ def _is_json(text: str, value: object) -> bool:
 
 
 def _is_for_model_alone(text: SendText) -> bool:
-    notes = _fields(text.block).get("annotations") or {}
+    notes = fields_of(text.block).get("annotations") or {}
     return text.uri is None and notes.get("audience") == ["assistant"]
-
-
-def _fields(block: Block | None) -> Mapping[str, Any]:
-    return (None if block is None else block.fields) or {}
 
 
 # --- images ------------------------------------------------------------------------------------------------

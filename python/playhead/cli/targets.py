@@ -6,7 +6,6 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -16,6 +15,7 @@ from playhead.cli.parameters import GivenArguments, parse_pairs, parse_size
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.cli.trust import with_consent
 from playhead.errors import ProtocolError, RemoteError, ServerError, ToolFailedError, UsageError
+from playhead.escaping import did_you_mean
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -218,9 +218,7 @@ async def _unlisted(session: Session, tool: str) -> str:
     tools = await _listed(session)
     if not tools or tool in tools:
         return ""
-    near = get_close_matches(tool, tools, n=3)
-    names = " or ".join(repr(name) for name in near)
-    return f"did you mean {names}?" if near else "`playhead tools` lists the tools"
+    return did_you_mean(tool, tools, "`playhead tools` lists the tools", most=3)
 
 
 async def find_media(

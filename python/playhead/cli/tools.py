@@ -25,6 +25,7 @@ from playhead.cli.targets import (
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.cli.trust import with_consent
 from playhead.errors import ProtocolError, ToolFailedError, UsageError
+from playhead.escaping import counted
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.plan import KeepReference
 
@@ -66,8 +67,7 @@ def tools(
             report["server"] = session.server_name
             report["protocol_version"] = session.protocol_version
         report["tools"] = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in offered]
-        count = "1 tool" if len(offered) == 1 else f"{len(offered)} tools"
-        terminal.show(f"{count} from {escape_line(str(report['server']))}")
+        terminal.show(f"{counted(len(offered), 'tool')} from {escape_line(str(report['server']))}")
         terminal.show_rows((tool.name, _summary(tool)) for tool in offered)
         if verbose:
             for tool in offered:
@@ -127,7 +127,7 @@ def _state(state: ServerState, listing: str | None) -> str:
         return f"{state.status.value}, no tools: {listing}"
     if state.tools is None:
         return f"{state.status.value}: {state.reason}"
-    return f"{state.status.value}, {'1 tool' if state.tools == 1 else f'{state.tools} tools'}"
+    return f"{state.status.value}, {counted(state.tools, 'tool')}"
 
 
 def _summary(tool: Any) -> str:

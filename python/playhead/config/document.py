@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -166,10 +165,3 @@ def place(path: Path | str, at: Iterable[Key]) -> str:
     """Format the location of a value in a file as `FILE: key.path[0]`."""
     keys = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in at)
     return f"{path}: {keys.removeprefix('.')}" if keys else str(path)
-
-
-def did_you_mean(name: str, known: Iterable[str], *, what: str = "expected one of") -> str:
-    """Suggest the known name closest to `name`, or list all of them."""
-    names = list(known)
-    near = get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"{what} {', '.join(names)}"

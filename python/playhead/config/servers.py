@@ -13,7 +13,6 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -22,6 +21,7 @@ from playhead.config.directories import user_directory
 from playhead.config.document import VARIABLE, place, read_document, strings_in
 from playhead.config.trust import SERVERS_FILES, ProjectFile, Trust
 from playhead.errors import ConfigError
+from playhead.escaping import did_you_mean
 from playhead.redaction import is_secret, redacted_url, url_secrets
 from playhead.web_address import WebAddress
 
@@ -197,15 +197,14 @@ def resolve_target(
         return from_url(text)
     if scheme := _OTHER_URL.match(text):
         raise ConfigError(f"expected http://, https://, ws:// or wss:// in a server's URL, got {scheme[0]}")
-    near = get_close_matches(text, {**servers, **dict.fromkeys(offered)}, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(text, {**servers, **dict.fromkeys(offered)}, lead="; ")
     try:
         command = tuple(shlex.split(text))
     except ValueError as error:
         raise ConfigError(f"{text!r} is not a command line ({error}){hint}") from None
     if not command:
         raise ConfigError("the server is empty; give a name from the servers file, a URL, or a command")
-    if config_path is not None and len(command) == 1 and near:
+    if config_path is not None and len(command) == 1 and hint:
         raise ConfigError(f"{config_path}: no server {text!r}{hint}")
     return from_command(command)
 

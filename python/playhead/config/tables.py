@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -24,9 +23,10 @@ from pydantic import (
     ValidationInfo,
 )
 
-from playhead.config.document import Key, did_you_mean, expand, place
+from playhead.config.document import Key, expand, place
 from playhead.content.findings import kind_of
 from playhead.errors import ConfigError
+from playhead.escaping import did_you_mean, shortened
 
 _QUOTED_CHARS: Final = 60
 
@@ -102,7 +102,8 @@ def _message(
     match problem["type"]:
         case "extra_forbidden" | "unexpected_keyword_argument":
             known = _resolved(parent, root).get("properties", {})
-            return f"{where}: is not a setting; {did_you_mean(str(loc[-1]), known, what='known are')}"
+            hint = did_you_mean(str(loc[-1]), known, f"known are {', '.join(known)}")
+            return f"{where}: is not a setting; {hint}"
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
             choices = _resolved(schema, root).get("enum")
             hint = f"; expected one of {', '.join(choices)}" if choices else ""
@@ -111,9 +112,8 @@ def _message(
             choices = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
             if not isinstance(inner, str):
                 return f"{where}: expected one of {', '.join(choices)}, got {kind_of(inner)}"
-            near = get_close_matches(inner, choices, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            return f"{where}: expected one of {', '.join(choices)}, got {_quoted(inner)}{hint}"
+            got = repr(shortened(inner, _QUOTED_CHARS)) + did_you_mean(inner, choices, lead="; ")
+            return f"{where}: expected one of {', '.join(choices)}, got {got}"
         case "greater_than":
             return f"{where}: expected a number above {problem['ctx']['gt']}, got {inner}"
         case "value_error":
@@ -145,7 +145,3 @@ def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
         if "properties" in each or "items" in each or "enum" in each or "additionalProperties" in each:
             return each  # type: ignore[no-any-return] # a schema
     return schema
-
-
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}…")

@@ -131,6 +131,11 @@ def _with_strings(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
+def fields_of(block: Block | None) -> Mapping[str, Any]:
+    """The valid fields of a block; empty without any."""
+    return (None if block is None else block.fields) or {}
+
+
 def parse_blocks(result: Mapping[str, Any], *, limits: Limits, server: str) -> tuple[Block, ...]:
     """Parse the blocks of a `tools/call` result.
 
@@ -139,15 +144,30 @@ def parse_blocks(result: Mapping[str, Any], *, limits: Limits, server: str) -> t
     kind = result.get("resultType")
     if kind == "input_required":
         raise ProtocolError(f"{server} asks for input in the middle of a call, which was not offered to it")
-    content = result.get("content", [] if "structuredContent" in result else None)
-    if not isinstance(content, list):
-        raise ProtocolError(f"{server} answered tools/call without a list of content")
-    if len(content) > limits.result_items:
+    if "structuredContent" in result:
+        result = {"content": [], **result}
+    content = items_of(result, "content", method="tools/call", limits=limits, server=server)
+    return tuple(parse_block(item) for item in content)
+
+
+def items_of(
+    result: Mapping[str, Any], key: str, *, method: str, limits: Limits, server: str
+) -> list[object]:
+    """Return the list at `key` of a result.
+
+    Raises `ProtocolError` if it is not a list, `LimitError` past `Limits.result_items`.
+    """
+    items = result.get(key)
+    if not isinstance(items, list):
+        raise ProtocolError(
+            f"{server} answered {method} without a list of {key} (it holds: {', '.join(result) or 'nothing'})"
+        )
+    if len(items) > limits.result_items:
         raise LimitError(
-            f"{server} sent {len(content)} blocks in one result; {limits.result_items} are allowed"
-            " (Limits.result_items)",
+            f"expected at most {limits.result_items} {key} in the answer to {method} (Limits.result_items),"
+            f" got {len(items)} from {server}",
             limit="result_items",
             allowed=limits.result_items,
-            got=len(content),
+            got=len(items),
         )
-    return tuple(parse_block(item) for item in content)
+    return items

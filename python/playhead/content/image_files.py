@@ -1,4 +1,4 @@
-"""Verify an image file against its own words: is it whole, and do its checksums match?
+"""Image files: the type by the first bytes, and what contradicts the file's own sizes and checksums.
 
 A viewer shows the upper part of a truncated picture, so half a file looks like a file. An image library would
 notice, at the price of its size and of a decoder for whatever a server sends; the containers alone tell:
@@ -21,26 +21,42 @@ from typing import Final
 
 from playhead.limits import MIB
 
+_SIGNATURES: Final = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+    "image/bmp": re.compile(rb"BM....\0{4}", re.DOTALL),
+}
+IMAGE_TYPES: Final = frozenset(_SIGNATURES)
+"""The MIME types that `image_type` tells apart. HEIC and AVIF have no simple signature."""
+
+
+def image_type(head: bytes) -> str | None:
+    """Return the MIME type by the first bytes, or None if they are none of `IMAGE_TYPES`."""
+    return next((mime for mime, signature in _SIGNATURES.items() if signature.match(head)), None)
+
 
 def image_problem(data: bytes) -> str | None:
     """Return the first contradiction between an image file and its headers, markers and checksums.
 
     None if there is none, and for formats that are not read here. `data` is the whole file.
     """
-    if data.startswith(_PNG):
-        return _png_problem(data)
-    if data.startswith(b"\xff\xd8\xff"):
-        return _jpeg_problem(data)
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return _gif_problem(data)
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return _webp_problem(data)
-    return None
+    match image_type(data):
+        case "image/png":
+            return _png_problem(data)
+        case "image/jpeg":
+            return _jpeg_problem(data)
+        case "image/gif":
+            return _gif_problem(data)
+        case "image/webp":
+            return _webp_problem(data)
+        case _:
+            return None
 
 
 # --- PNG -----------------------------------------------------------------------------------------------
 
-_PNG: Final = b"\x89PNG\r\n\x1a\n"
 _CHUNK: Final = struct.Struct(">I4s")
 _CHANNELS: Final = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 """Samples per pixel, by color type."""
@@ -60,7 +76,7 @@ _STEP_BYTES: Final = MIB
 
 
 def _png_problem(data: bytes) -> str | None:
-    at, pixels = len(_PNG), None
+    at, pixels = 8, None
     while True:
         if at + 12 > len(data):
             return f"expected a PNG chunk at byte {at}, got {len(data) - at} bytes: the file is cut short"

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from playhead.errors import PlayheadError, UsageError
+from playhead.escaping import shortened
 from playhead.results.responses import (
     StructuredResponse,
     action_response,
@@ -213,8 +214,7 @@ def _titled(now: PlayerState) -> str:
 
 
 def _short(title: str) -> str:
-    line = " ".join(title.split())
-    return line if len(line) <= TITLE_CHARS else line[:TITLE_CHARS] + "…"
+    return shortened(" ".join(title.split()), TITLE_CHARS)
 
 
 def _done(player: Player, tool: str, message: str) -> StructuredResponse:

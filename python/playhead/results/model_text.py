@@ -249,7 +249,7 @@ def _line(what: str, title: str, mime_type: str | None, size_bytes: int | None, 
     if mime_type:
         parts.append(_bare(mime_type))
     if size_bytes is not None:
-        parts.append(_size(size_bytes))
+        parts.append(size_words(size_bytes))
     return f"[{', '.join(parts)}: {state}]"
 
 
@@ -265,7 +265,7 @@ def _uri(uri: str) -> str:
     return label(uri, _URI_CHARS, run_chars=URI_RUN)
 
 
-def _size(size_bytes: int) -> str:
+def size_words(size_bytes: int) -> str:
     """Format a size in decimal units, as players and file managers do."""
     for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size_bytes >= scale:

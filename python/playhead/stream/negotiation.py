@@ -23,6 +23,7 @@ from playhead.errors import (
     TextContentError,
     ToolFailedError,
 )
+from playhead.escaping import shortened
 from playhead.retry import was_not_begun
 from playhead.stream.answer import EndedBy, ReadRange
 from playhead.stream.result_pages import SHOWN_CHARS
@@ -222,5 +223,4 @@ def _said(refusal: Refusal) -> str:
 
 
 def _brief(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
+    return shortened(" ".join(text.split()), SHOWN_CHARS)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from playhead.cache import ETAG_META, OFFSET_META, SIZE_META, strong_etag
+from playhead.content.blocks import items_of
 from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import (
-    LimitError,
     ProtocolError,
     RangeNotHonouredError,
     TextContentError,
@@ -28,20 +28,7 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
     Raises `ProtocolError` without a list of contents or if an item is neither text nor blob, and
     `LimitError` past `Limits.result_items` or (before anything is decoded) `Limits.block_bytes`.
     """
-    contents = result.get("contents")
-    if not isinstance(contents, list):
-        raise ProtocolError(
-            f"{server} answered resources/read without a list of contents"
-            f" (it holds: {', '.join(result) or 'nothing'})"
-        )
-    if len(contents) > limits.result_items:
-        raise LimitError(
-            f"expected at most {limits.result_items} contents in an answer (Limits.result_items), got"
-            f" {len(contents)} from {server}",
-            limit="result_items",
-            allowed=limits.result_items,
-            got=len(contents),
-        )
+    contents = items_of(result, "contents", method="resources/read", limits=limits, server=server)
     blobs: list[Base64Text | bytes] = []
     texts: list[str] = []
     mime_type: str | None = None

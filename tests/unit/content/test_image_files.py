@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.content.image_files import image_problem
+from playhead.content.image_files import image_problem, image_type
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -62,6 +62,25 @@ WHOLE = {
         for name in ("picture.jpg", "progressive.jpg", "restarts.jpg", "picture.gif", "picture.webp")
     },
 }
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF87a", "image/gif"),
+        (b"GIF89a", "image/gif"),
+        (b"GIF88a", None),
+        (b"RIFF\n\n\n\nWEBP", "image/webp"),
+        (b"RIFF\n\n\n\nWAVE", None),
+        (b"BM\n\n\n\n\0\0\0\0", "image/bmp"),
+        (b"BMW is a make of cars", None),
+        (b"", None),
+    ],
+)
+def test_an_image_type_is_told_by_the_first_bytes(head: bytes, expected: str | None) -> None:
+    assert image_type(head) == expected
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))

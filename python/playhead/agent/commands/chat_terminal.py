@@ -17,7 +17,6 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +27,7 @@ from playhead.agent.playback_tools import player_tools
 from playhead.cli.runner import first_leaf
 from playhead.cli.terminal import Terminal, clock, escape_line, seconds_of
 from playhead.errors import PlayheadError, UsageError
+from playhead.escaping import did_you_mean
 
 if TYPE_CHECKING:
     from playhead.agent.agent import Agent
@@ -108,8 +108,7 @@ class SlashCommands:
         name, _, argument = line.strip().partition(" ")
         command = self.known.get(name.lower())
         if command is None:
-            near = get_close_matches(name.lower(), self.known, n=1)
-            hint = f"did you mean /{near[0]}?" if near else "/help lists the commands"
+            hint = did_you_mean(name.lower(), self.known, "/help lists the commands", show="/{}".format)
             self._terminal.say(f"unknown command /{escape_line(name)}; {hint}", style="red")
             return
         await command.run(argument.strip())

@@ -25,7 +25,9 @@ from playhead.agent.conversation import (
 )
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, format_of_mime, sniff, split_mime
 from playhead.content.formats import decoded_bytes
+from playhead.content.image_files import IMAGE_TYPES, image_type
 from playhead.limits import MIB
+from playhead.results.model_text import size_words
 
 _JPEG, _PNG, _GIF, _WEBP = "image/jpeg", "image/png", "image/gif", "image/webp"
 _ALIASES: Final = {"image/jpg": _JPEG, "image/pjpeg": _JPEG, "image/x-png": _PNG}
@@ -178,8 +180,8 @@ def _native_type(media: Attachment, policy: MediaPolicy) -> str | None:
     match media.kind:
         case "image":
             # HEIC has no simple signature: its label is trusted, unlike the others'.
-            found = _image_type(head) or _ALIASES.get(declared, declared)
-            believed = found not in (_JPEG, _PNG, _GIF, _WEBP) or _image_type(head) == found
+            found = image_type(head) or _ALIASES.get(declared, declared)
+            believed = found not in IMAGE_TYPES or image_type(head) == found
             return found if believed and found in policy.images else None
         case "audio":
             form = format_of_mime(declared) or sniff(head)
@@ -195,18 +197,6 @@ def _head(text: str) -> bytes:
         return b""
 
 
-def _image_type(head: bytes) -> str | None:
-    if head.startswith(b"\xff\xd8\xff"):
-        return _JPEG
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return _PNG
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return _GIF
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return _WEBP
-    return None
-
-
 def _is_base64(text: str) -> bool:
     try:
         return bool(binascii.a2b_base64(text, strict_mode=True))
@@ -220,11 +210,3 @@ def _line(media: Attachment, why: str) -> str:
     shown = kind if _MIME.fullmatch(kind) else "type unknown"
     size_bytes = decoded_bytes(media.base64)
     return f"[{media.kind}, {shown}, {size_words(size_bytes)}: not attached, {why}]"
-
-
-def size_words(size_bytes: int) -> str:
-    """Format a size in decimal units, as players and file managers do."""
-    for unit, scale in (("MB", 10**6), ("kB", 10**3)):
-        if size_bytes >= scale:
-            return f"{size_bytes / scale:.1f} {unit}"
-    return f"{size_bytes} bytes"

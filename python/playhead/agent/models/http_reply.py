@@ -17,7 +17,8 @@ import httpx2
 import trio
 
 from playhead.agent.conversation import Provider, ReplyPiece
-from playhead.agent.models.json_fields import parse_event, shortened
+from playhead.agent.models.json_fields import parse_event
+from playhead.content.audio import split_mime
 from playhead.errors import (
     ConnectError,
     ConnectionLostError,
@@ -26,6 +27,7 @@ from playhead.errors import (
     ModelError,
     TransportError,
 )
+from playhead.escaping import shortened
 from playhead.limits import KIB, Limits
 from playhead.protocol.event_stream import EventStream
 from playhead.protocol.framing import Line
@@ -258,7 +260,7 @@ async def read_failure(
 
 
 def _content_type(response: httpx2.Response) -> str:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return split_mime(response.headers.get("content-type", ""))[0]
 
 
 async def _beginning(response: httpx2.Response) -> bytes:

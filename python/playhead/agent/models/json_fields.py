@@ -10,6 +10,7 @@ from typing import Any, Final
 from playhead.agent.conversation import Provider, ToolCall
 from playhead.content.findings import kind_of
 from playhead.errors import LimitError, ModelError
+from playhead.escaping import shortened
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.protocol.messages import check_structure
 from playhead.strict_json import parse_json
@@ -102,10 +103,6 @@ def sendable(value: Any) -> Any:
     return value
 
 
-_SHOWN_CHARS = 200
-"""The length of a quotation in an error."""
-
-
 def parse_event(data: str, *, provider: str, limits: Limits = DEFAULT_LIMITS) -> Mapping[str, Any]:
     """Parse the data of one event, an object.
 
@@ -145,7 +142,3 @@ def broke_off(error: Any, *, provider: Provider) -> ModelError:
 def is_object(text: str) -> bool:
     """Tell if `text` is a complete JSON object, so that nothing can follow it."""
     return text.rstrip().endswith("}") and parse_arguments(text)[0] is not None
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

@@ -42,11 +42,11 @@ from playhead.agent.models.json_fields import (
     count_at,
     is_object,
     mapping_at,
-    shortened,
     text_at,
     tool_call,
 )
 from playhead.errors import ModelError
+from playhead.escaping import shortened
 
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
 """The names that compatible servers use for thinking: DeepSeek, Moonshot, vLLM; OpenRouter, Groq."""

@@ -46,7 +46,6 @@ from playhead.agent.models.json_fields import (
     broke_off,
     count_at,
     mapping_at,
-    shortened,
     text_at,
     tool_call,
     wire_name,
@@ -54,6 +53,7 @@ from playhead.agent.models.json_fields import (
 from playhead.agent.models.openai_chat import OPENAI_URL, arguments_text, audio, result_text
 from playhead.agent.models.tool_schema import object_schema
 from playhead.errors import ModelError
+from playhead.escaping import shortened
 
 __all__ = ["OpenAIResponsesModel", "ResponsesDecoder", "encode", "reasons"]
 

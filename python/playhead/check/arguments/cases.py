@@ -22,6 +22,7 @@ from playhead.check.arguments.values import (
     required_of,
 )
 from playhead.content.schema_shapes import NoValueError, Shape, same, types_of
+from playhead.escaping import counted
 
 Kind = Literal["valid", "boundary", "random", "invalid"]
 
@@ -48,11 +49,6 @@ def named(path: tuple[str | int, ...]) -> str:
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
     return f"`{text[:80]}`"
-
-
-def counted(number: int, what: str) -> str:
-    """Format `1 item`, `2,000 characters`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def brief(value: Any) -> str:

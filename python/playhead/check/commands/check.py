@@ -22,6 +22,7 @@ from playhead.cli.runner import Report as Fields
 from playhead.cli.targets import find_server
 from playhead.cli.terminal import Terminal, escape_line, live_line
 from playhead.errors import UsageError
+from playhead.escaping import counted
 from playhead.extras import require_extra
 from playhead.redaction import redacted_url
 
@@ -282,8 +283,8 @@ def _write_baseline(terminal: Terminal, found: Report, path: Path) -> Report:
 
     baseline = baseline_of(found)
     write_text(baseline.to_json(), path, what="baseline")
-    findings = f"{len(baseline.findings)} finding{'' if len(baseline.findings) == 1 else 's'}"
-    terminal.say(f"wrote {path}: {findings}, {_tools(len(baseline.tools))}", whole=True)
+    findings, tools = counted(len(baseline.findings), "finding"), counted(len(baseline.tools), "tool")
+    terminal.say(f"wrote {path}: {findings}, {tools}", whole=True)
     return recorded(found, baseline)
 
 
@@ -381,7 +382,7 @@ class Progress:
     def line(self) -> str:
         """Return the current line."""
         failed = f", {self._failed} failed" if self._failed else ""
-        return f"{_tests(self._count)}{failed} · {self._newest}"
+        return f"{counted(self._count, 'test')}{failed} · {self._newest}"
 
 
 def show_report(terminal: Terminal, report: Report) -> None:
@@ -410,7 +411,8 @@ def report_lines(report: Report) -> Iterator[str]:
         for tests in groups[:_MOST_UNDECIDED]:
             yield from _short(word, tests[0])
             if len(tests) > 1:
-                yield f"{' ' * len(word)}and {_tests(len(tests) - 1)} more of {_subject(tests[0].subject)}"
+                more = counted(len(tests) - 1, "test")
+                yield f"{' ' * len(word)}and {more} more of {_subject(tests[0].subject)}"
         if len(groups) > _MOST_UNDECIDED:
             left = sum(len(tests) for tests in groups[_MOST_UNDECIDED:])
             yield f"… and {left} more {word.strip()} tests"
@@ -499,7 +501,8 @@ def _summary(report: Report) -> Iterator[str]:
         for status, word in _WORDS.items()
         if report.count(status) or status in ("success", "failed")
     )
-    yield f"{_tools(len(report.tools))}, {_tests(len(report.tests))} in {report.seconds:.1f} s: {counts}"
+    n_tools, n_tests = counted(len(report.tools), "tool"), counted(len(report.tests), "test")
+    yield f"{n_tools}, {n_tests} in {report.seconds:.1f} s: {counts}"
 
 
 def _name(test: TestResult) -> str:
@@ -515,14 +518,6 @@ def _wrapped(text: str, *, indent: int, most: int) -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent=space, subsequent_indent=space, max_lines=most, placeholder=" …"
     )
-
-
-def _tests(count: int) -> str:
-    return "1 test" if count == 1 else f"{count} tests"
-
-
-def _tools(count: int) -> str:
-    return "1 tool" if count == 1 else f"{count} tools"
 
 
 def _short(word: str, test: TestResult) -> list[str]:

@@ -13,6 +13,7 @@ from playhead.check.probes.media import judge_image
 from playhead.check.results import TestDraft
 from playhead.check.target import RequestOutcome
 from playhead.content.findings import Finding, kind_of
+from playhead.content.image_files import IMAGE_TYPES, image_type
 from playhead.content.revisions import REVISIONS
 from playhead.content.validation import validate_tool_response
 from playhead.errors import DeadlineError, HttpStatusError, LimitError, TransportError, UsageError
@@ -23,13 +24,6 @@ MISTAKEN_CODES: Final = {
     -32601: "method not found",
 }
 """JSON-RPC codes for errors that are not about the arguments or the tool."""
-_SIGNATURES: Final[Mapping[str, tuple[bytes, ...]]] = {
-    "image/png": (b"\x89PNG\r\n\x1a\n",),
-    "image/jpeg": (b"\xff\xd8\xff",),
-    "image/gif": (b"GIF87a", b"GIF89a"),
-    "image/webp": (b"RIFF",),
-    "image/bmp": (b"BM",),
-}
 
 
 def judge_answered(
@@ -277,10 +271,9 @@ def _judge_images(draft: TestDraft, blocks: Sequence[Any]) -> None:
         except (KeyError, TypeError, ValueError):
             continue  # already a finding of the content
         draft.sample(mime_type, data)
-        signatures = _SIGNATURES.get(mime_type.lower())
-        if signatures is None or draft.require(
+        if mime_type.lower() not in IMAGE_TYPES or draft.require(
             "tools.image",
-            data.startswith(signatures),
+            image_type(data) == mime_type.lower(),
             f"{place}: expected {mime_type} by its MIME type, got bytes that start with {data[:12].hex(' ')}",
         ):
             judge_image(draft, data, place=f"{place}: ")

@@ -29,7 +29,6 @@ from playhead.check.report.rows import (
     Outcome,
     Row,
     by_outcome,
-    counted,
     counts,
     load_words,
     milliseconds,
@@ -39,6 +38,7 @@ from playhead.check.report.rows import (
     verdict_sentence,
 )
 from playhead.check.results import Report, Sample
+from playhead.escaping import counted
 
 _ROWS: Final = 5_000
 """A browser stays responsive with this many; passed checks come last and are omitted first."""

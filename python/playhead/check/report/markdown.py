@@ -20,7 +20,6 @@ from playhead.check.report.rows import (
     Row,
     accepted_findings,
     by_outcome,
-    counted,
     counts,
     load_words,
     rows,
@@ -28,7 +27,7 @@ from playhead.check.report.rows import (
     verdict_sentence,
 )
 from playhead.check.results import Check, Report
-from playhead.escaping import escape_line
+from playhead.escaping import counted, escape_line
 
 _VALUE_CHARS: Final = 4_000
 _REPORT_CHARS: Final = 400_000

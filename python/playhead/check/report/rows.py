@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from playhead.check.report.evidence import Allowance, bounded, command, message
 from playhead.check.results import Acceptance, Check, Json, LoadFigures, Report, Status, TestResult
+from playhead.escaping import counted
 
 Outcome = Literal["failed", "accepted", "undecided", "skipped", "passed"]
 """Of a test or a check. The status `error` is shown as undecided: `error` would read like a defect."""
@@ -168,7 +169,3 @@ def started(report: Report) -> str:
 
 def milliseconds(latency_ms: float | None) -> str:
     return "" if latency_ms is None else f"{latency_ms:,.1f} ms"
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

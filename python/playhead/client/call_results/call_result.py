@@ -22,6 +22,7 @@ from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceM
 from playhead.concurrency import unwrap_exception_group
 from playhead.content import ABSENT, Block, Finding, parse_blocks
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
+from playhead.content.blocks import fields_of
 from playhead.content.formats import Base64Text, Postponed, as_string, postpone
 from playhead.errors import PlayheadError
 from playhead.limits import KIB, Limits
@@ -134,7 +135,7 @@ async def sniff_links(
         return f"its first bytes did not arrive within {limits.sniff_seconds:g} s (Limits.sniff_seconds)"
 
     async def one(index: int) -> None:
-        found = await head_of(linked(_fields(blocks[index]), streams=streams, tool=tool), small)
+        found = await head_of(linked(fields_of(blocks[index]), streams=streams, tool=tool), small)
         if isinstance(found, str):
             failed[index] = found
         else:
@@ -268,7 +269,7 @@ class CallResult(Postponed):
             title = audio.title or audio.uri or "audio"
             # A plan plays valid base64 only.
             return checked(self._embedded(title, base64, audio.mime_type, audio.uri))
-        if (fields := _fields(audio.block)) and view_of(fields).kind == "link":
+        if (fields := fields_of(audio.block)) and view_of(fields).kind == "link":
             return linked(fields, streams=self.streams, tool=self.tool)
         uri = audio.uri or ""
         return ResourceMedia(
@@ -288,7 +289,7 @@ class CallResult(Postponed):
                 block = item.block
             case _:
                 assert_never(item)
-        if not (fields := _fields(block)):
+        if not (fields := fields_of(block)):
             return None
         view = view_of(fields)
         if view.kind == "link":
@@ -300,7 +301,7 @@ class CallResult(Postponed):
     def _image(self, item: Part | ReportUnknown) -> ImageMedia | None:
         if isinstance(item, ShowImage):
             mime_type, base64 = item.mime_type, item.payload
-        elif not (fields := _fields(item.block)) or (view := view_of(fields)).kind != "image":
+        elif not (fields := fields_of(item.block)) or (view := view_of(fields)).kind != "image":
             return None
         else:
             mime_type, base64 = view.mime_type or "", view.data or ""
@@ -316,11 +317,6 @@ class CallResult(Postponed):
             block_bytes=self.limits.block_bytes,
             uri=uri,
         )
-
-
-def _fields(block: Block | None) -> Mapping[str, Any]:
-    """The valid fields of a block; empty without any."""
-    return (None if block is None else block.fields) or {}
 
 
 def linked(link: Mapping[str, Any], *, streams: Streams, tool: str | None = None) -> ResourceMedia:

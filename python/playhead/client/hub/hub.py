@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -49,6 +48,7 @@ from playhead.config.tools import (
     default_sources,
 )
 from playhead.errors import ClosedError, ConfigError, PlayheadError, UsageError
+from playhead.escaping import did_you_mean
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.plan import DEFAULT_POLICY, Policy
 
@@ -367,8 +367,7 @@ class Hub:
 
 
 def _hint(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known servers: {', '.join(known) or '(none)'}"
+    return did_you_mean(name, known, f"known servers: {', '.join(known) or '(none)'}")
 
 
 def _may_be_of(server: HubServer, what: str | ToolKey) -> bool:

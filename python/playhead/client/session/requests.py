@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Required, TypedDict, TypeVar
 
-from playhead.content import Block, parse_blocks
+from playhead.content.blocks import Block, items_of, parse_blocks
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
 
@@ -75,20 +75,7 @@ def prompt_from(raw: Mapping[str, Any], *, limits: Limits, server: str) -> Promp
     Raises `ProtocolError` without a list of messages, and `LimitError` past `Limits.result_items`
     messages, or past what `parse_blocks` bounds in one of them.
     """
-    messages = raw.get("messages")
-    if not isinstance(messages, list):
-        raise ProtocolError(
-            f"{server} answered prompts/get without a list of messages"
-            f" (it holds: {', '.join(raw) or 'nothing'})"
-        )
-    if len(messages) > limits.result_items:
-        raise LimitError(
-            f"expected at most {limits.result_items} messages in a prompt (Limits.result_items), got"
-            f" {len(messages)} from {server}",
-            limit="result_items",
-            allowed=limits.result_items,
-            got=len(messages),
-        )
+    messages = items_of(raw, "messages", method="prompts/get", limits=limits, server=server)
     description = raw.get("description")
     return PromptResult(
         messages=tuple(_message(message, limits=limits, server=server) for message in messages),

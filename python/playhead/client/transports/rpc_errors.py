@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from playhead.errors import PlayheadError, RangePastEndError, ServerError, SessionLostError
+from playhead.escaping import shortened
 from playhead.protocol.messages import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RpcError
 
 PAST_END = re.compile(r"\b416\b|range not satisfiable|not satisfiable", re.IGNORECASE)
@@ -28,7 +29,7 @@ QUOTED_CHARS = 500
 
 
 def quoted(text: str) -> str:
-    return text if len(text) <= QUOTED_CHARS else text[:QUOTED_CHARS] + "…"
+    return shortened(text, QUOTED_CHARS)
 
 
 def names_lost_session(code: int | None, text: str, *, status: int) -> bool:

@@ -13,6 +13,7 @@ from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.terminal import Terminal, escape_line, human_bytes
 from playhead.errors import UsageError
+from playhead.escaping import counted
 
 if TYPE_CHECKING:
     from playhead.config.outputs import Listing, SavedOutput
@@ -93,7 +94,7 @@ def _named(found: Listing, id: str) -> SavedOutput:
 def _count(number: int, *, filtered: bool) -> str:
     if number == 0:
         return "no output matches" if filtered else "no outputs yet"
-    return "1 output" if number == 1 else f"{number} outputs"
+    return counted(number, "output")
 
 
 def _when(output: SavedOutput) -> str:

@@ -13,6 +13,7 @@ from types import NoneType
 from typing import Any, Final
 
 from playhead.content.audio import AudioFormat, format_of_mime, sniff, split_mime
+from playhead.content.image_files import image_type
 from playhead.errors import PlayheadError, UsageError
 
 HASH_DIGITS: Final = 20
@@ -86,7 +87,6 @@ _AUDIO: Final[Mapping[AudioFormat | None, str]] = {
     AudioFormat.AIFF: "aiff",
     AudioFormat.MIDI: "mid",
 }
-_IMAGE_MAGIC: Final = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpg"), (b"GIF8", "gif"))
 
 
 def folder_name(tool_id: str) -> str:
@@ -124,9 +124,7 @@ def suffix_of(mime: str, head: bytes) -> str:
         if found is not None:
             return found
     if mime == ANY_BYTES or mime.startswith("image/"):
-        for magic, suffix in _IMAGE_MAGIC:
-            if head.startswith(magic):
-                return suffix
+        return _SUFFIXES.get(image_type(head) or "", "bin")
     return "bin"
 
 

@@ -13,6 +13,7 @@ from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
 from playhead.cli.terminal import Terminal
 from playhead.errors import UsageError
+from playhead.escaping import counted
 
 Document = Literal["messages", "openapi"]
 
@@ -63,8 +64,7 @@ def validate(
         )
         for finding in findings:
             terminal.show(f"{name}: {finding}")
-        counted = "1 message" if len(messages) == 1 else f"{len(messages)} messages"
-        terminal.say(f"{counted}, {wrong} invalid" if wrong else f"{counted}, all valid")
+        terminal.say(f"{counted(len(messages), 'message')}, {f'{wrong} invalid' if wrong else 'all valid'}")
         return EXIT_FAILED if findings else EXIT_DONE
 
     run_command(command, json_output=json_output)

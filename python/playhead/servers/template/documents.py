@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.resources import files
 from itertools import chain, groupby, islice
 from typing import Any, Final, cast
@@ -26,6 +25,7 @@ from jsonschema.exceptions import ValidationError
 from playhead.content.findings import Finding, Notes, kind_of, step
 from playhead.content.formats import number, quoted
 from playhead.errors import UsageError
+from playhead.escaping import did_you_mean
 from playhead.strict_json import STRICT_DECODER
 
 _SPACE: Final = " \t\r\n"
@@ -344,8 +344,8 @@ def _choice(values: Sequence[object], got: object) -> str:
 
 
 def _near(expected: str, got: object, names: Sequence[str]) -> str:
-    near = get_close_matches(got, names, n=1) if isinstance(got, str) else []
-    return f"{expected} (did you mean {near[0]}?)" if near else expected
+    hint = did_you_mean(got, names, show=str) if isinstance(got, str) else ""
+    return f"{expected} ({hint})" if hint else expected
 
 
 def _got(value: object) -> str:

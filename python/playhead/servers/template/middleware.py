@@ -26,9 +26,9 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import trio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -62,14 +62,13 @@ _REVISION: Final = re.compile(r"\d{4}-\d{2}-\d{2}(-.+)?")
 """`2025-11-25`, and drafts such as `2025-11-25-draft`."""
 
 
-def tool_not_found(revision: str, message: str) -> MCPError:
-    """The error for an unknown tool."""
-    return MCPError(TOOL_NOT_FOUND if revision == FIRST_REVISION else INVALID_PARAMS, message)
-
-
-def prompt_not_found(revision: str, message: str) -> MCPError:
-    """The error for an unknown prompt."""
-    return MCPError(PROMPT_NOT_FOUND if revision == FIRST_REVISION else INVALID_PARAMS, message)
+def not_found(revision: str, kind: Literal["tool", "prompt"], name: str, known: Iterable[str]) -> MCPError:
+    """The error for an unknown tool or prompt."""
+    first = TOOL_NOT_FOUND if kind == "tool" else PROMPT_NOT_FOUND
+    return MCPError(
+        first if revision == FIRST_REVISION else INVALID_PARAMS,
+        f"unknown {kind} {name[:80]!r}; this server has {', '.join(known)}",
+    )
 
 
 def resource_not_found(revision: str, uri: str, message: str) -> MCPError:

@@ -43,8 +43,7 @@ from playhead.servers.template.middleware import (
     Metrics,
     explain_errors,
     first_revision,
-    prompt_not_found,
-    tool_not_found,
+    not_found,
 )
 from playhead.servers.template.prompts import TemplatePrompt, all_prompts
 from playhead.servers.template.resources import Resources, ShippedPages
@@ -282,10 +281,7 @@ class TemplateServer:
     ) -> types.CallToolResult:
         tool = self.tools.get(params.name)
         if tool is None:
-            raise tool_not_found(
-                context.protocol_version,
-                f"unknown tool {params.name[:80]!r}; this server has {', '.join(self.tools)}",
-            )
+            raise not_found(context.protocol_version, "tool", params.name, self.tools)
         try:
             arguments = checked_arguments(tool.definition.input_schema, params.arguments or {})
             result = await tool.run(arguments)
@@ -316,10 +312,7 @@ class TemplateServer:
     ) -> types.GetPromptResult:
         prompt = self.prompts.get(params.name)
         if prompt is None:
-            raise prompt_not_found(
-                context.protocol_version,
-                f"unknown prompt {params.name[:80]!r}; this server has {', '.join(self.prompts)}",
-            )
+            raise not_found(context.protocol_version, "prompt", params.name, self.prompts)
         return prompt.get(params.arguments or {})
 
 

@@ -23,6 +23,7 @@ from playhead.client import Session, connect
 from playhead.errors import PlayheadError, StreamBrokenError
 from playhead.stream.options import StreamOptions
 from tests.faults.crossed_answers import handshake
+from tests.servers.loopback import tcp_server
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.websocket_peer import listening
 
@@ -91,11 +92,8 @@ class Road:
             except* (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
 
-        async with trio.open_nursery() as nursery:
-            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            nursery.start_soon(trio.serve_listeners, serve, [listener])
-            yield parts._replace(netloc=f"127.0.0.1:{listener.socket.getsockname()[1]}").geturl()
-            nursery.cancel_scope.cancel()
+        async with tcp_server(serve) as port:
+            yield parts._replace(netloc=f"127.0.0.1:{port}").geturl()
 
 
 # --- the servers -----------------------------------------------------------------------------------------
@@ -243,13 +241,6 @@ async def test_a_server_that_is_gone_for_good_ends_the_stream_by_patience(
 
 # --- a stuck server behind pings -------------------------------------------------------------------------
 
-EVENTS = b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-def chunked(data: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(data), data)
-
-
 NOTE = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"busy"}}\n\n'
 
 
@@ -266,12 +257,12 @@ async def test_signs_of_life_that_are_none_do_not_keep_a_stream_waiting(
         if sent <= DEAD_AFTER_BYTES:
             old.add(exchange.stream)
         is_stuck = sent > DEAD_AFTER_BYTES and (not recovers or exchange.stream in old)
-        await exchange.raw(EVENTS)
+        await exchange.begin()
         while is_stuck:
-            await exchange.raw(chunked(sign))
+            await exchange.chunk(sign)
             await trio.sleep(1)
         sent += len(reply)
-        await exchange.raw(chunked(b"data: %s\n\n" % reply) + chunked(b"")[:-2] + b"\r\n")
+        await exchange.chunk(b"data: %s\n\n" % reply, last=True)
 
     old: set[trio.SocketStream] = set()
     async with over_http(Road(), answer) as session:

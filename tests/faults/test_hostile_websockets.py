@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from mcp.server import Server
-from wsproto.events import CloseConnection, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event, TextMessage
 
 from playhead.servers.access import Access
 from playhead.servers.http_connection import HttpServerOptions
 from playhead.servers.websocket import WebSocketServerOptions
 from playhead.testing.transports import Peer
-from tests.servers.raw_websocket import RawWebSocket, raw_websocket, upgrade
+from tests.servers.raw_websocket import RawWebSocket, raw_websocket, read, upgrade
 from tests.servers.served_websocket import served_websocket
 
 SHORT = 0.05
@@ -156,12 +156,6 @@ async def test_the_bare_name_of_initialized_is_understood(notification: str) -> 
         assert read["result"]["contents"][0]["text"] == "x"
 
 
-async def test_a_message_that_is_too_long_closes_with_1009() -> None:
-    async with client_of() as client:
-        await client.send_text("x" * 4097)
-        assert await closed_with(client) == 1009
-
-
 @pytest.mark.parametrize("announced", [4097, 70_000, 2**63 - 1])
 async def test_a_frame_whose_head_announces_too_much_closes_with_1009_before_its_payload(
     announced: int,
@@ -206,28 +200,27 @@ async def test_a_notification_with_the_id_null_learns_that_a_notification_has_no
         assert "a notification has no" in answer["error"]["message"]
 
 
-async def test_its_length_is_counted_in_bytes() -> None:
-    async with client_of() as client:
-        await client.send_text("é" * 2049)
-        assert await closed_with(client) == 1009
+@asynccontextmanager
+async def flood(client: RawWebSocket, first: bytes, more: bytes) -> AsyncIterator[None]:
+    """Send `more` and `more` meanwhile, and on until the connection is cut."""
+    client.answers_close = False
+
+    async def send() -> None:
+        with suppress(trio.BrokenResourceError):
+            await client.stream.send_all(first)
+            while True:
+                await client.stream.send_all(more)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        yield
 
 
 async def test_a_client_that_goes_on_sending_a_long_message_is_told_and_cut() -> None:
-    async with client_of() as client, trio.open_nursery() as nursery:
-        client.answers_close = False
+    async with client_of() as client:
         first, more = (client.frames.send(_piece("x" * 50_000)) for _ in range(2))
-
-        async def flood() -> None:
-            await client.stream.send_all(first)
-            try:
-                while True:
-                    await client.stream.send_all(more)
-            except trio.BrokenResourceError:
-                nursery.cancel_scope.cancel()
-
-        nursery.start_soon(flood)
-        assert await closed_with(client) == 1009
-        await trio.sleep_forever()  # until the flood finds the connection cut
+        async with flood(client, first, more):
+            assert await closed_with(client) == 1009
 
 
 async def test_a_message_in_many_fragments_is_put_together() -> None:
@@ -248,22 +241,10 @@ async def test_a_flood_of_fragments_ends_at_the_same_length() -> None:
 
 
 async def test_endless_empty_fragments_are_cut_though_they_have_no_length() -> None:
-    async with client_of() as client, trio.open_nursery() as nursery:
-        client.answers_close = False
-        first = client.frames.send(_piece(""))
-        empty = b"\x00\x80\0\0\0\0" * 1000
-
-        async def flood() -> None:
-            await client.stream.send_all(first)
-            try:
-                while True:
-                    await client.stream.send_all(empty)
-            except trio.BrokenResourceError:
-                pass
-
-        nursery.start_soon(flood)
-        assert await closed_with(client) == 1008
-        nursery.cancel_scope.cancel()
+    async with client_of() as client:
+        first, empty = client.frames.send(_piece("")), b"\x00\x80\0\0\0\0" * 1000
+        async with flood(client, first, empty):
+            assert await closed_with(client) == 1008
 
 
 async def test_a_message_that_is_never_finished_is_cut_in_time() -> None:
@@ -272,14 +253,8 @@ async def test_a_message_that_is_never_finished_is_cut_in_time() -> None:
         assert await closed_with(client) == 1008
 
 
-async def test_a_binary_frame_closes_with_1003() -> None:
-    async with client_of() as client:
-        await client.send_bytes(json.dumps(HELLO).encode())
-        assert await closed_with(client) == 1003
-
-
 @pytest.mark.parametrize(
-    ("frame", "code"),
+    ("sent", "code"),
     [
         (b"\x81\x05hello", 1002),  # not masked
         (b"\x81\x82\0\0\0\0\xff\xff", 1007),  # not UTF-8
@@ -289,31 +264,20 @@ async def test_a_binary_frame_closes_with_1003() -> None:
         (b"\x89\xfe\x00\x7e\0\0\0\0" + b"x" * 126, 1002),  # a long ping
         (b"\x88\x81\0\0\0\0x", 1002),  # half a close code
         (b"\x88\x82\0\0\0\0" + struct.pack("!H", 999), 1002),  # a code that may not be sent
+        (b"\x81\xff" + struct.pack("!Q", 1 << 62) + b"\0\0\0\0" + b"x" * 5000, 1009),  # an endless one
+        (TextMessage(data="x" * 4097), 1009),
+        (TextMessage(data="é" * 2049), 1009),  # its length is counted in bytes
+        (BytesMessage(data=json.dumps(HELLO).encode()), 1003),
+        (CloseConnection(code=4001, reason="enough"), 4001),  # answered with its own
     ],
 )
-async def test_what_is_no_frame_closes_with_its_code(frame: bytes, code: int) -> None:
+async def test_a_frame_that_ends_the_connection_does_so_with_its_code(sent: bytes | Event, code: int) -> None:
     async with client_of() as client:
-        await client.stream.send_all(frame)
+        await client.stream.send_all(sent if isinstance(sent, bytes) else client.frames.send(sent))
         assert await closed_with(client) == code
 
 
-async def test_a_frame_that_says_it_is_endless_is_cut_at_the_limit() -> None:
-    async with client_of() as client:
-        await client.stream.send_all(b"\x81\xff" + struct.pack("!Q", 1 << 62) + b"\0\0\0\0" + b"x" * 5000)
-        assert await closed_with(client) == 1009
-
-
-async def test_a_clients_close_is_answered_with_its_code() -> None:
-    async with client_of() as client:
-        await client.stream.send_all(client.frames.send(CloseConnection(code=4001, reason="enough")))
-        assert await closed_with(client) == 4001
-
-
 # --- requests -----------------------------------------------------------------------------------------
-
-
-def read(uri: str, request_id: int) -> dict[str, object]:
-    return {"jsonrpc": "2.0", "id": request_id, "method": "resources/read", "params": {"uri": uri}}
 
 
 async def test_further_requests_wait_for_their_turn_and_all_are_answered() -> None:

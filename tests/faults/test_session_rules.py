@@ -114,7 +114,7 @@ async def test_a_request_gets_the_first_answer_with_its_id(transport: str, answe
 async def test_a_request_that_only_a_foreign_answer_followed_waits_until_its_deadline(transport: str) -> None:
     async with peer(transport, [FOREIGN], open_end=True) as session:
         with pytest.raises(DeadlineError):
-            await read(session)
+            await session.read_resource("x:", timeout=0.2)
 
 
 async def test_a_request_whose_stream_ended_with_a_foreign_answer_fails_at_once(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.e2e.command import (
 )
 from tests.e2e.typist import Typist, at_keyboard
 from tests.servers.household import HOUSEHOLD_COMMAND
-from tests.servers.scripted_http import Answer, Answering, sse
+from tests.servers.scripted_http import Answer, Answering, Asked, scripted_http, sse
 from tests.servers.shared import SharedServers
 
 Json = dict[str, Any]
@@ -122,6 +123,25 @@ async def chat(
 async def chat_process(*words: str | Path, cwd: Path) -> Outcome:
     """The same as a process."""
     return await trio.to_thread.run_sync(partial(playhead_process, "chat", "--trust", *words, cwd=cwd))
+
+
+@asynccontextmanager
+async def conversation(
+    *replies: Answer, cwd: Path, provider: str = "openai"
+) -> AsyncIterator[tuple[Typist, list[Asked]]]:
+    """A person at the prompt of `playhead chat`, whose model answers with `replies`; what it was asked.
+
+    Who has not left by the end of the block leaves in good order.
+    """
+    async with (
+        scripted_http(*replies) as (url, asked),
+        typing(*model_words(url, provider=provider), "--sink", "null", cwd=cwd) as person,
+    ):
+        await person.see("> ")
+        yield person, asked
+        if person.exit_code is None:
+            person.type("/quit")
+            assert await person.end() == 0
 
 
 def typing(*words: str | Path, cwd: Path) -> AbstractAsyncContextManager[Typist]:

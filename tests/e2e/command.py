@@ -123,7 +123,10 @@ def _outcome(code: int, stdout: bytes, stderr: bytes) -> Outcome:
 
 def playhead_process(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> Outcome:
     """Run one command to its end as a process, the way a person does."""
-    command = [*PLAYHEAD, *(str(argument) for argument in arguments)]
+    return _finished([*PLAYHEAD, *map(str, arguments)], cwd, variables)
+
+
+def _finished(command: Sequence[str], cwd: Path | None, variables: dict[str, str]) -> Outcome:
     done = subprocess.run(
         command,
         capture_output=True,
@@ -138,6 +141,16 @@ def playhead_process(*arguments: str | Path, cwd: Path | None = None, **variable
 def start(arguments: Sequence[str | Path], *, cwd: Path | None = None, **variables: str) -> Forked:
     """Start one command, to be interrupted."""
     return Forked([*map(str, arguments)], environment=environment() | variables, cwd=cwd)
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[str, Forked]]:
+    """The address of `playhead serve` on a free port, and its process."""
+    with start(["serve", *arguments, "--port", "0"]) as process:
+        try:
+            yield process.stderr.readline().decode().split()[-1], process
+        finally:
+            process.kill()
 
 
 def at_terminal(
@@ -162,12 +175,4 @@ def at_terminal(
 def shell(line: str, cwd: Path | None = None) -> Outcome:
     """Run a line of shell in which `playhead` is the command, for what only a shell can do to it."""
     line = f'playhead() {{ {shlex.join(PLAYHEAD)} "$@"; }}; {line}'
-    done = subprocess.run(
-        ["bash", "-c", line],
-        capture_output=True,
-        cwd=cwd,
-        env=environment(),
-        timeout=HANG_SECONDS,
-        check=False,
-    )
-    return _outcome(done.returncode, done.stdout, done.stderr)
+    return _finished(["bash", "-c", line], cwd, {})

@@ -16,6 +16,7 @@ import pytest
 from playhead.cli.app import run
 from playhead.servers.audio.library import Library
 from tests.e2e.command import AUDIO_SERVER, HANG_SECONDS, PLAYHEAD, playhead, playhead_process, shell, start
+from tests.servers.scripted_stdio import scripted_stdio
 from tests.servers.shared import SharedServers
 
 MUSIC = Path(__file__).parents[2] / "python" / "playhead" / "servers" / "audio" / "music"
@@ -278,32 +279,22 @@ def test_a_tool_or_resource_that_fails_exits_with_1(
 
 
 PAGES_THEN_SILENCE = """
-import base64, json, sys
-def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["method"] == "initialize":
-        version = message["params"]["protocolVersion"]
-        about = {"capabilities": {"resources": {}}, "serverInfo": {"name": "s", "version": "1"}}
-        say(id=message["id"], result={"protocolVersion": version, **about})
-    elif message["method"] == "resources/templates/list":
-        say(id=message["id"], result={"resourceTemplates": []})
-    elif message["method"] == "resources/read" and message["params"]["arguments"]["start"] < 30000:
-        asked = message["params"]["arguments"]
-        blob = base64.b64encode(bytes(i % 251 for i in range(asked["start"], asked["end"]))).decode()
-        say(id=message["id"], result={"contents": [{"uri": "x:", "blob": blob}]})
-    elif "id" in message and message["method"] != "resources/read":
-        say(id=message["id"], error={"code": -32601, "message": "no"})
+while True:
+    read = take("resources/read")
+    start, end = (read["params"]["arguments"][name] for name in ("start", "end"))
+    if start < 30000:
+        blob = base64.b64encode(bytes(i % 251 for i in range(start, end))).decode()
+        say(id=read["id"], result={"contents": [{"uri": "x:", "blob": blob}]})
 """
 
 
 def test_a_deadline_ends_a_read_with_its_figures_and_without_half_a_file(tmp_path: Path) -> None:
-    server = shlex.join([sys.executable, "-c", PAGES_THEN_SILENCE])
+    server = shlex.join(scripted_stdio(PAGES_THEN_SILENCE))
     saved = tmp_path / "saved"
-    done = playhead("read", server, "x:", "--arg", "a=1", "-o", saved, "--deadline", "4", "--json")
+    done = playhead("read", server, "x:", "--arg", "a=1", "-o", saved, "--deadline", "2", "--json")
     assert done.code == 1
     assert done.json["error"]["type"] == "DeadlineError"
-    assert "`playhead read` to finish within 4 s (--deadline)" in done.stderr
+    assert "`playhead read` to finish within 2 s (--deadline)" in done.stderr
     assert done.json["bytes"] > 0
     assert done.json["pages"] >= 1
     assert list(tmp_path.iterdir()) == []

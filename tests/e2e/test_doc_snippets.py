@@ -6,7 +6,6 @@ import io
 import re
 import wave
 from contextlib import redirect_stdout
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +29,7 @@ from playhead.playback import (
 )
 from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
+from tests.servers.loopback import tcp_server
 from tests.servers.served_websocket import served_websocket
 from tests.snippets import DOCS, FENCED, run_snippet, snippet
 from tests.unit.adapters.test_wyoming import Speaker, serving
@@ -57,14 +57,11 @@ async def test_a_radio_plays_through_the_own_sink() -> None:
             heard.extend(piece)
         ended.set()
 
-    async with trio.open_nursery() as nursery:
-        (listener,) = await nursery.start(partial(trio.serve_tcp, radio, 0, host="127.0.0.1"))
-        port = listener.socket.getsockname()[1]
+    async with tcp_server(radio) as port:
         code = snippet("own-sink.md", "radio").replace('"radio.local", 5000', f'"127.0.0.1", {port}')
         await run_snippet(code, names)
         await names["radio"]._stream.aclose()
         await ended.wait()
-        nursery.cancel_scope.cancel()
     with wave.open(str(DATA / "chord.wav")) as file:
         seconds = file.getnframes() / file.getframerate()
     assert len(heard) == pytest.approx(seconds * 48_000 * 4, rel=0.01)

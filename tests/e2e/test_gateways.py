@@ -23,10 +23,11 @@ from playhead.client import connect
 from playhead.limits import MIB
 from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
-from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.http import base_url
 from tests.conformance.gateways import PYTHON, needs_gateways
 from tests.e2e.command import AUDIO_SERVER, Outcome, playhead
 from tests.servers.launch import http_process
+from tests.servers.loopback import app_server
 from tests.servers.pages import PagesServer, parser
 from tests.servers.sdk_proxy import TOO_LARGE, sdk_proxy
 
@@ -38,11 +39,8 @@ FASTMCP = Path(__file__).parents[1] / "servers" / "fastmcp_gateway.py"
 @asynccontextmanager
 async def served(server: Server[Any]) -> AsyncIterator[str]:
     """The URL of `server` over HTTP, in this process."""
-    sock = bind("127.0.0.1", 0)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(serve_app, server.streamable_http_app(json_response=True), sock)
+    async with app_server(server.streamable_http_app(json_response=True)) as sock:
         yield f"{base_url(sock)}/mcp"
-        nursery.cancel_scope.cancel()
 
 
 async def command(*arguments: str | Path) -> Outcome:

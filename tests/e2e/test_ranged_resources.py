@@ -20,10 +20,11 @@ from playhead.limits import MIB
 from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import serve
 from playhead.servers.file_downloads import FileDownloads
-from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.http import base_url
 from playhead.servers.ranged_resource import ranged_resource
 from playhead.stream.options import StreamOptions
 from tests.conformance.gateways import PYTHON, needs_gateways
+from tests.servers.loopback import app_server
 
 REPOSITORY = Path(__file__).parents[2]
 SONG = bytes(range(256)) * 3000 + b"end"
@@ -48,11 +49,8 @@ async def sdk_server(song: Path) -> AsyncIterator[str]:
     ranged_resource(server, URI, song, mime_type="audio/mpeg", files=files)
     app = server.streamable_http_app()
     app.mount(files.path, files)
-    sock = bind("127.0.0.1", 0)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(serve_app, app, sock)
+    async with app_server(app) as sock:
         yield f"{base_url(sock)}/mcp"
-        nursery.cancel_scope.cancel()
 
 
 async def test_each_form_reads_a_server_of_the_sdk_byte_for_byte(tmp_path: Path) -> None:

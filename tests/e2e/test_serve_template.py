@@ -7,24 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from tests.e2e.command import HANG_SECONDS, PLAYHEAD, REPOSITORY, playhead, start
-from tests.e2e.forked import Forked
-
-
-@contextmanager
-def template(*arguments: str) -> Iterator[tuple[str, Forked]]:
-    with start(["serve", "template", "--port", "0", *arguments]) as process:
-        try:
-            yield process.stderr.readline().decode().split()[-1], process
-        finally:
-            process.kill()
+from tests.e2e.command import HANG_SECONDS, PLAYHEAD, REPOSITORY, playhead, serving
 
 
 def test_the_example_client_says_what_it_was_answered_and_sigterm_ends_the_server_in_good_order() -> None:
-    with template() as (url, process):
+    with serving("template") as (url, process):
         example = [sys.executable, "-W", "error", str(REPOSITORY / "examples" / "template_client.py"), url]
         done = subprocess.run(example, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
         assert done.returncode == 0, done.stderr
@@ -38,7 +26,7 @@ def test_the_example_client_says_what_it_was_answered_and_sigterm_ends_the_serve
 
 
 def test_our_own_command_calls_it_over_websocket_and_stdio() -> None:
-    with template() as (url, _):
+    with serving("template") as (url, _):
         done = playhead("call", url, "calculator", "operation=divide", "a=1", "b=8")
         assert (done.code, done.stdout.decode().splitlines()[0]) == (0, "0.125")
     command = " ".join([*PLAYHEAD, "serve", "template", "--transport", "stdio"])

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from playhead.cli.app import COMMANDS
-from tests.e2e.command import AUDIO_SERVER, environment, start
+from tests.e2e.command import AUDIO_SERVER, environment, serving
 from tests.servers.shared import SharedServers
 
 REPOSITORY = Path(__file__).parents[2]
@@ -224,12 +224,8 @@ def test_playing_over_http_imports_what_it_plays_with(shared: SharedServers) -> 
 @pytest.fixture(scope="module")
 def websocket() -> Iterator[str]:
     """The audio server over WebSocket."""
-    process = start(["serve", "audio", "--mixer", "memory", "--transport", "ws", "--port", "0"])
-    try:
-        yield process.stderr.readline().decode().split()[-1]
-    finally:
-        process.kill()
-        process.communicate()
+    with serving("audio", "--mixer", "memory", "--transport", "ws") as (address, _):
+        yield address
 
 
 @pytest.mark.parametrize(("transport", "allowed"), LIBRARY_ROWS)

@@ -11,7 +11,7 @@ import pytest
 
 from playhead.cli.app import run
 from tests.e2e.chat_kit import calls, chat, model_words, says
-from tests.e2e.command import start
+from tests.e2e.command import serving
 from tests.servers.scripted_http import scripted_http
 
 MUSIC = Path(__file__).parents[2] / "python" / "playhead" / "servers" / "audio" / "music"
@@ -20,12 +20,8 @@ MUSIC = Path(__file__).parents[2] / "python" / "playhead" / "servers" / "audio" 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """The audio server over WebSocket."""
-    process = start(["serve", "audio", "--mixer", "memory", "--transport", "ws", "--port", "0"])
-    try:
-        yield process.stderr.readline().decode().split()[-1]
-    finally:
-        process.kill()
-        process.communicate()
+    with serving("audio", "--mixer", "memory", "--transport", "ws") as (address, _):
+        yield address
 
 
 def test_tools_and_call_answer(url: str, capfd: pytest.CaptureFixture[str]) -> None:

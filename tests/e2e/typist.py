@@ -25,6 +25,8 @@ class Typist:
         self._process = process
         self._read = b""
         self._seen = 0
+        self.exit_code: int | None = None
+        """Known once the process was waited for."""
 
     @property
     def screen(self) -> str:
@@ -64,12 +66,18 @@ class Typist:
         assert not scope.cancelled_caught, f"{text!r} did not come; the screen: {self.screen}"
         raise AssertionError
 
+    async def say(self, line: str, *answers: str) -> None:
+        """Type a line, and wait for each of `answers` in turn."""
+        self.type(line)
+        for answer in answers:
+            await self.see(answer)
+
     async def end(self) -> int:
         """Wait for the process to end; its exit code."""
         with trio.fail_after(HANG_SECONDS):
             while await self._more():
                 pass
-            code = await trio.to_thread.run_sync(self._process.wait)
+            code = self.exit_code = await trio.to_thread.run_sync(self._process.wait)
         assert "Traceback" not in self.screen, self.screen
         assert "internal error" not in self.screen, self.screen
         return code

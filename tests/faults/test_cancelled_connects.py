@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import gc
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +21,12 @@ from starlette.responses import PlainTextResponse
 from playhead.client.transports.http_client import HttpClient, HttpRequest
 from playhead.client.transports.http_network import guarded_network
 from playhead.net_guard import parse_origins
-from playhead.servers.http import base_url, bind, serve_app, tls_context
+from playhead.servers.http import base_url, tls_context
 from playhead.web_address import WebAddress
+from tests.servers.loopback import app_server
 
 SECONDS = 10.0
 """For an answer on loopback; a request without a connection waits for ever."""
-
-
-@asynccontextmanager
-async def serving(tls: ssl.SSLContext | None) -> AsyncIterator[str]:
-    sock = bind("127.0.0.1", 0)
-    url = base_url(sock, scheme="http" if tls is None else "https")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve_app, PlainTextResponse("here"), sock, tls=tls))
-        yield url
-        nursery.cancel_scope.cancel()
 
 
 def client_of_a_session(url: str, trusted: ssl.SSLContext) -> HttpClient:
@@ -87,7 +75,9 @@ async def test_requests_cancelled_as_their_connections_open_leave_the_pool_as_it
     authority.configure_trust(trusted)
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
     at_opening = CancelAtOpening(monkeypatch, *opening)
-    async with serving(tls_context(tmp_path / "server.pem") if secure else None) as url:
+    tls = tls_context(tmp_path / "server.pem") if secure else None
+    async with app_server(PlainTextResponse("here"), tls=tls) as sock:
+        url = base_url(sock, scheme="https" if secure else "http")
         request = HttpRequest(method="GET", url=WebAddress.parse(url))
         async with make_client(url, trusted) as client:
             for _ in range(3):

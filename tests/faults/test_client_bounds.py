@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import trio
 import trio.testing
@@ -13,50 +11,27 @@ from playhead.client import Session, connect
 from playhead.client.transports.http_client import CONNECTIONS
 from playhead.errors import (
     DeadlineError,
-    HttpStatusError,
     LimitError,
-    PlayheadError,
     ProtocolError,
     ServerError,
 )
 from playhead.limits import Limits
 from playhead.stream.options import StreamOptions
-from tests.servers.raw_http import Exchange, Handler, raw_http
+from tests.servers.raw_http import Exchange, raw_http
+from tests.servers.scripted_stdio import scripted_stdio
 
 
 async def test_ctrl_c_comes_out_of_a_session_as_it_is_however_deep_the_groups_around_it() -> None:
     with pytest.raises(KeyboardInterrupt):
-        async with connect(script("take()")):
+        async with connect(scripted_stdio("take()")):
             raise BaseExceptionGroup("deep", [ExceptionGroup("x", [OSError()]), KeyboardInterrupt()])
-
-
-HEAD = """
-import json, sys
-def say(**message): sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n"); sys.stdout.flush()
-def take(*methods):
-    for line in sys.stdin:
-        message = json.loads(line)
-        if message.get("method") in methods or "method" not in message: return message
-        if message["method"] == "initialize":
-            info = {"name": "scripted", "version": "1"}
-            result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}
-            say(id=message["id"], result=result)
-        elif "id" in message:
-            say(id=message["id"], error={"code": -32601, "message": "no such method"})
-    sys.exit()
-"""
-
-
-def script(body: str) -> list[str]:
-    """The argv of a server that shakes hands, then does `body`."""
-    return [sys.executable, "-I", "-S", "-c", HEAD + body]
 
 
 async def test_a_flood_of_requests_under_one_id_is_stopped_at_the_limit() -> None:
     ping = r'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
     flood = f"take('resources/read')\nwhile True: sys.stdout.write('{ping}' * 1000)"
     with trio.fail_after(60):
-        async with connect(script(flood)) as session:
+        async with connect(scripted_stdio(flood)) as session:
             with pytest.raises(LimitError) as caught:
                 await session.read_resource("x:")
             assert caught.value.limit == "server_requests"
@@ -101,7 +76,7 @@ say(id=read["id"], result={"contents": []})
 take()
 """
     with trio.fail_after(60):
-        async with connect(script(asks), limits=Limits(server_requests=2)) as session:
+        async with connect(scripted_stdio(asks), limits=Limits(server_requests=2)) as session:
             assert (await session.read_resource("x:")).blobs == ()
 
 
@@ -127,7 +102,7 @@ async def test_reports_that_a_slow_caller_has_no_time_for_are_overtaken_and_the_
         await session.call_tool("x", on_progress=slow)
 
     with trio.fail_after(60):
-        async with connect(script(REPORTS)) as session, trio.open_nursery() as nursery:
+        async with connect(scripted_stdio(REPORTS)) as session, trio.open_nursery() as nursery:
             before = trio.lowlevel.current_statistics().tasks_living
             nursery.start_soon(call, session)
             while not told:
@@ -144,7 +119,7 @@ async def test_what_a_progress_callback_raises_ends_the_call() -> None:
         raise KeyError("mine")
 
     with trio.fail_after(60):
-        async with connect(script(REPORTS)) as session:
+        async with connect(scripted_stdio(REPORTS)) as session:
             with pytest.raises(KeyError, match="mine"):
                 await session.call_tool("x", on_progress=broken)
 
@@ -157,7 +132,9 @@ asked = take("tools/list")
 {listing}take("tools/call")
 """
     with trio.fail_after(60):
-        async with connect(script(wants), limits=Limits(tool_seconds=1), mode="2026-07-28") as session:
+        async with connect(
+            scripted_stdio(wants), limits=Limits(tool_seconds=1), mode="2026-07-28"
+        ) as session:
             with pytest.raises(ProtocolError if listing else DeadlineError, match="tools"):
                 await session.call_tool("x")
 
@@ -166,14 +143,13 @@ async def test_the_code_for_missing_headers_is_a_plain_error_in_the_revisions_wi
     refuses = f"""
 while True: say(id=take("tools/call")["id"], error={{"code": {HEADER_MISMATCH}, "message": "mine"}})
 """
-    async with connect(script(refuses)) as session:
+    async with connect(scripted_stdio(refuses)) as session:
         with pytest.raises(ServerError, match="mine"):
             await session.call_tool("x")
 
 
 async def test_a_read_that_drips_for_ever_ends_at_its_total() -> None:
     drips = """
-import time
 read = take("resources/read")
 sys.stdout.write(f'{{"jsonrpc":"2.0","id":{read["id"]},"result":{{"contents":[{{"uri":"x:","blob":"')
 while True:
@@ -181,14 +157,13 @@ while True:
 """
     limits = Limits(page_total_seconds=1.5)
     with trio.fail_after(60):
-        async with connect(script(drips), limits=limits) as session:
+        async with connect(scripted_stdio(drips), limits=limits) as session:
             with pytest.raises(DeadlineError, match=r"in 1.5 s in total"):
                 await session.read_resource("x:", timeout=1.0)
 
 
 async def test_the_page_of_a_stream_may_drip_for_longer_than_that_as_its_patience_decides() -> None:
     drips = """
-import json, time
 read = take("resources/read")
 line = json.dumps(
     {"jsonrpc": "2.0", "id": read["id"], "result": {"contents": [{"uri": "x:", "blob": "QUJD" * 20}]}}
@@ -201,7 +176,7 @@ take("resources/read")
     options = StreamOptions(strategy="whole", timeout=0.5)
     with trio.fail_after(60):
         async with (
-            connect(script(drips), limits=limits) as session,
+            connect(scripted_stdio(drips), limits=limits) as session,
             session.open("x:", options=options) as stream,
         ):
             assert await stream.read_all() == b"ABC" * 20
@@ -212,67 +187,6 @@ take("resources/read")
 
 
 PAGE = {"contents": [{"uri": "x:", "blob": "eHh4"}]}
-
-
-async def brackets(exchange: Exchange) -> None:
-    await exchange.body(b"[" * 60_000, status=500)
-
-
-async def anothers_answer(exchange: Exchange) -> None:
-    await exchange.json({"jsonrpc": "2.0", "id": 99_999, "result": PAGE})
-
-
-async def nobodys_answer(exchange: Exchange) -> None:
-    await exchange.json({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}})
-
-
-async def a_notification(exchange: Exchange) -> None:
-    await exchange.json({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})
-
-
-async def a_million_values(exchange: Exchange) -> None:
-    begin = b'{"jsonrpc":"2.0","id":%d,"result":{"contents":[' % exchange.message["id"]
-    await exchange.body(begin + b"[]," * 1_000_000 + b"1]}}")
-
-
-async def a_million_values_in_an_event(exchange: Exchange) -> None:
-    begin = b'data: {"jsonrpc":"2.0","id":%d,"result":{"contents":[' % exchange.message["id"]
-    await exchange.body(begin + b"[]," * 1_000_000 + b"1]}}\n\n", kind="text/event-stream")
-
-
-async def accepted(exchange: Exchange) -> None:
-    await exchange.body(b"", status=202)
-
-
-@pytest.mark.requirement("MCP-41")
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [
-        (brackets, HttpStatusError),
-        (anothers_answer, ProtocolError),
-        (nobodys_answer, ServerError),
-        (a_notification, ProtocolError),
-        (a_million_values, LimitError),
-        pytest.param(a_million_values_in_an_event, LimitError, marks=LEFT_EARLY),
-        (accepted, ProtocolError),
-    ],
-    ids=lambda value: value.__name__,
-)
-async def test_what_is_no_answer_fails_its_request_at_once_and_no_other(
-    fault: Handler, error: type[PlayheadError]
-) -> None:
-    reads = 0
-
-    async def handle(exchange: Exchange) -> None:
-        nonlocal reads
-        reads += 1
-        await (fault(exchange) if reads == 1 else exchange.result(PAGE))
-
-    with trio.fail_after(20):
-        async with raw_http(handle) as server, connect(server.url) as session:
-            with pytest.raises(error):
-                await session.read_resource("x:")
-            assert (await session.read_resource("x:")).blobs == ("eHh4",)
 
 
 async def test_a_redirect_within_the_origin_is_followed_with_its_body() -> None:

@@ -23,6 +23,7 @@ from playhead.client import Session, connect
 from playhead.errors import PlayheadError, StreamBrokenError
 from playhead.stream.options import StreamOptions
 from tests.faults.crossed_answers import handshake
+from tests.servers.loopback import tcp_server
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.websocket_peer import listening
 
@@ -42,14 +43,14 @@ class Road:
     on_bytes: Callable[[], None] = lambda: None
     """Called when bytes have passed down."""
     is_free: trio.Event = field(default_factory=trio.Event)
-    _dead: set[int] = field(default_factory=set)
+    _dead: range = range(0)
 
     def __post_init__(self) -> None:
         self.is_free.set()
 
-    def kill(self) -> None:
-        """From now on the connections that are open are dead. New ones are not."""
-        self._dead = set(range(self.connections + 1))
+    def kill(self, *, for_good: bool = False) -> None:
+        """From now on the connections that are open are dead. New ones are not, unless it is `for_good`."""
+        self._dead = range(1 << 30 if for_good else self.connections + 1)
 
     async def block(self, seconds: float) -> None:
         """Hold everything back for a time, as a server that does not run its event loop."""
@@ -91,11 +92,8 @@ class Road:
             except* (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
 
-        async with trio.open_nursery() as nursery:
-            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            nursery.start_soon(trio.serve_listeners, serve, [listener])
-            yield parts._replace(netloc=f"127.0.0.1:{listener.socket.getsockname()[1]}").geturl()
-            nursery.cancel_scope.cancel()
+        async with tcp_server(serve) as port:
+            yield parts._replace(netloc=f"127.0.0.1:{port}").geturl()
 
 
 # --- the servers -----------------------------------------------------------------------------------------
@@ -222,33 +220,17 @@ async def test_a_server_that_is_gone_for_good_ends_the_stream_by_patience(
 
     def strike() -> None:
         if road.passed_bytes > DEAD_AFTER_BYTES:
-            road.kill()
+            road.kill(for_good=True)
 
     road.on_bytes = strike
     async with PEERS[transport](road) as session:
-
-        async def keep_dead() -> None:
-            while True:
-                await trio.sleep(0.5)
-                strike()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(keep_dead)
-            heard = await hear(session)
-            nursery.cancel_scope.cancel()
+        heard = await hear(session)
     assert isinstance(heard.error, StreamBrokenError)
     assert WHOLE.startswith(heard.data)
     assert 60 <= heard.seconds < 90
 
 
 # --- a stuck server behind pings -------------------------------------------------------------------------
-
-EVENTS = b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-def chunked(data: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(data), data)
-
 
 NOTE = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"busy"}}\n\n'
 
@@ -266,12 +248,12 @@ async def test_signs_of_life_that_are_none_do_not_keep_a_stream_waiting(
         if sent <= DEAD_AFTER_BYTES:
             old.add(exchange.stream)
         is_stuck = sent > DEAD_AFTER_BYTES and (not recovers or exchange.stream in old)
-        await exchange.raw(EVENTS)
+        await exchange.begin()
         while is_stuck:
-            await exchange.raw(chunked(sign))
-            await trio.sleep(1)
+            await exchange.chunk(sign)
+            await trio.sleep(3)
         sent += len(reply)
-        await exchange.raw(chunked(b"data: %s\n\n" % reply) + chunked(b"")[:-2] + b"\r\n")
+        await exchange.chunk(b"data: %s\n\n" % reply, last=True)
 
     old: set[trio.SocketStream] = set()
     async with over_http(Road(), answer) as session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from playhead.servers.access import Access
 from playhead.servers.http_connection import HttpServerOptions
 from playhead.servers.websocket import WebSocketServerOptions
 from playhead.testing.transports import Peer
-from tests.servers.raw_websocket import RawWebSocket, raw_websocket, upgrade
+from tests.servers.raw_websocket import RawWebSocket, raw_websocket, read, upgrade
 from tests.servers.served_websocket import served_websocket
 
 SHORT = 0.05
@@ -207,22 +207,27 @@ async def test_a_notification_with_the_id_null_learns_that_a_notification_has_no
         assert "a notification has no" in answer["error"]["message"]
 
 
-async def test_a_client_that_goes_on_sending_a_long_message_is_told_and_cut() -> None:
-    async with client_of() as client, trio.open_nursery() as nursery:
-        client.answers_close = False
-        first, more = (client.frames.send(_piece("x" * 50_000)) for _ in range(2))
+@asynccontextmanager
+async def flood(client: RawWebSocket, first: bytes, more: bytes) -> AsyncIterator[None]:
+    """Send `more` and `more` meanwhile, and on until the connection is cut."""
+    client.answers_close = False
 
-        async def flood() -> None:
+    async def send() -> None:
+        with suppress(trio.BrokenResourceError):
             await client.stream.send_all(first)
-            try:
-                while True:
-                    await client.stream.send_all(more)
-            except trio.BrokenResourceError:
-                nursery.cancel_scope.cancel()
+            while True:
+                await client.stream.send_all(more)
 
-        nursery.start_soon(flood)
-        assert await closed_with(client) == 1009
-        await trio.sleep_forever()  # until the flood finds the connection cut
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        yield
+
+
+async def test_a_client_that_goes_on_sending_a_long_message_is_told_and_cut() -> None:
+    async with client_of() as client:
+        first, more = (client.frames.send(_piece("x" * 50_000)) for _ in range(2))
+        async with flood(client, first, more):
+            assert await closed_with(client) == 1009
 
 
 async def test_a_message_in_many_fragments_is_put_together() -> None:
@@ -236,22 +241,10 @@ async def test_a_message_in_many_fragments_is_put_together() -> None:
 
 
 async def test_endless_empty_fragments_are_cut_though_they_have_no_length() -> None:
-    async with client_of() as client, trio.open_nursery() as nursery:
-        client.answers_close = False
-        first = client.frames.send(_piece(""))
-        empty = b"\x00\x80\0\0\0\0" * 1000
-
-        async def flood() -> None:
-            await client.stream.send_all(first)
-            try:
-                while True:
-                    await client.stream.send_all(empty)
-            except trio.BrokenResourceError:
-                pass
-
-        nursery.start_soon(flood)
-        assert await closed_with(client) == 1008
-        nursery.cancel_scope.cancel()
+    async with client_of() as client:
+        first, empty = client.frames.send(_piece("")), b"\x00\x80\0\0\0\0" * 1000
+        async with flood(client, first, empty):
+            assert await closed_with(client) == 1008
 
 
 async def test_a_message_that_is_never_finished_is_cut_in_time() -> None:
@@ -294,10 +287,6 @@ async def test_frames_that_end_the_connection_close_it_with_their_code(data: byt
 
 
 # --- requests -----------------------------------------------------------------------------------------
-
-
-def read(uri: str, request_id: int) -> dict[str, object]:
-    return {"jsonrpc": "2.0", "id": request_id, "method": "resources/read", "params": {"uri": uri}}
 
 
 async def test_further_requests_wait_for_their_turn_and_all_are_answered() -> None:

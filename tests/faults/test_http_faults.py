@@ -20,6 +20,7 @@ from playhead.errors import (
     DeadlineError,
     HttpRefusedError,
     HttpStatusError,
+    LimitError,
     PlayheadError,
     ProtocolError,
     RangePastEndError,
@@ -66,10 +67,8 @@ async def reset_body(exchange: Exchange) -> None:
 
 
 async def break_stream(exchange: Exchange) -> None:
-    await exchange.raw(
-        b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-        b"4\r\ndata\r\n"
-    )
+    await exchange.begin()
+    await exchange.chunk(b"data")
     await exchange.hang_up()
 
 
@@ -110,6 +109,36 @@ async def answer_past_end(exchange: Exchange) -> None:
     await exchange.error(-32602, "HTTP 416 Range Not Satisfiable")
 
 
+async def brackets(exchange: Exchange) -> None:
+    await exchange.body(b"[" * 60_000, status=500)
+
+
+async def anothers_answer(exchange: Exchange) -> None:
+    await exchange.json({"jsonrpc": "2.0", "id": 99_999, "result": PAGE})
+
+
+async def nobodys_answer(exchange: Exchange) -> None:
+    await exchange.json({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}})
+
+
+async def a_notification(exchange: Exchange) -> None:
+    await exchange.json({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})
+
+
+async def a_million_values(exchange: Exchange) -> None:
+    begin = b'{"jsonrpc":"2.0","id":%d,"result":{"contents":[' % exchange.message["id"]
+    await exchange.body(begin + b"[]," * 1_000_000 + b"1]}}")
+
+
+async def a_million_values_in_an_event(exchange: Exchange) -> None:
+    begin = b'data: {"jsonrpc":"2.0","id":%d,"result":{"contents":[' % exchange.message["id"]
+    await exchange.body(begin + b"[]," * 1_000_000 + b"1]}}\n\n", kind="text/event-stream")
+
+
+# Left early, an event stream leaves the generators of the HTTP library to the garbage collector.
+LEFT_EARLY = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
 @pytest.mark.requirement("MCP-41")
 @pytest.mark.parametrize(
     ("fault", "error"),
@@ -127,6 +156,12 @@ async def answer_past_end(exchange: Exchange) -> None:
         (answer_400, HttpRefusedError),
         (answer_403, AccessDeniedError),
         (answer_past_end, RangePastEndError),
+        (brackets, HttpStatusError),
+        (anothers_answer, ProtocolError),
+        (nobodys_answer, ServerError),
+        (a_notification, ProtocolError),
+        (a_million_values, LimitError),
+        pytest.param(a_million_values_in_an_event, LimitError, marks=LEFT_EARLY),
     ],
     ids=lambda value: value.__name__,
 )

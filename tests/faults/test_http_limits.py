@@ -18,20 +18,23 @@ async def big_json(exchange: Exchange) -> None:
 
 
 async def big_unannounced(exchange: Exchange) -> None:
-    await exchange.raw(
-        b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-    )
+    await exchange.begin("application/json")
     while True:
-        await exchange.raw(b"2710\r\n" + b" " * 10_000 + b"\r\n")
+        await exchange.chunk(b" " * 10_000)
 
 
 async def big_event(exchange: Exchange) -> None:
-    await exchange.raw(
-        b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-        b"6\r\ndata: \r\n"
-    )
+    await exchange.begin()
+    await exchange.chunk(b"data: ")
     while True:
-        await exchange.raw(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
+        await exchange.chunk(b"x" * 10_000)
+
+
+async def nested(exchange: Exchange) -> None:
+    result: dict[str, object] = {"contents": []}
+    for _ in range(150):
+        result = {"contents": [], "more": result}
+    await exchange.result(result)
 
 
 @pytest.mark.filterwarnings(
@@ -39,24 +42,19 @@ async def big_event(exchange: Exchange) -> None:
     "ignore:Async generator 'httpcore2:ResourceWarning",
     "ignore:Async generator 'httpx2:ResourceWarning",
 )
-@pytest.mark.parametrize("flood", [big_json, big_unannounced, big_event], ids=lambda value: value.__name__)
-async def test_an_answer_past_the_limit_is_cut_while_it_arrives(flood: Handler) -> None:
-    async with raw_http(first_then_pages(flood)) as server, connect(server.url, limits=SMALL) as session:
+@pytest.mark.parametrize(
+    ("answer", "limit"),
+    [
+        (big_json, "message_bytes"),
+        (big_unannounced, "message_bytes"),
+        (big_event, "message_bytes"),
+        (nested, "json_depth"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+async def test_an_answer_past_a_limit_fails_its_request_only(answer: Handler, limit: str) -> None:
+    async with raw_http(first_then_pages(answer)) as server, connect(server.url, limits=SMALL) as session:
         with pytest.raises(LimitError) as caught:
             await read(session)
-        assert caught.value.limit == "message_bytes"
-        assert await read(session) == ("eHh4",)
-
-
-async def test_a_result_that_nests_too_deep_is_refused() -> None:
-    async def nest(exchange: Exchange) -> None:
-        result: dict[str, object] = {"contents": []}
-        for _ in range(150):
-            result = {"contents": [], "more": result}
-        await exchange.result(result)
-
-    async with raw_http(first_then_pages(nest)) as server, connect(server.url) as session:
-        with pytest.raises(LimitError) as caught:
-            await read(session)
-        assert caught.value.limit == "json_depth"
+        assert caught.value.limit == limit
         assert await read(session) == ("eHh4",)

@@ -49,22 +49,31 @@ async def failure(session: Session) -> PlayheadError:
     return caught.value
 
 
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 520])
-async def test_a_status_that_may_pass_is_retryable_and_says_when(status: int) -> None:
-    async with (
-        raw_http(plain(status, headers="retry-after: 7\r\n")) as server,
-        connect(server.url) as session,
-    ):
-        error = await failure(session)
-    assert type(error) is HttpStatusError
-    assert (error.status, error.retry_after_seconds) == (status, 7.0)
+async def failure_of(answer: Handler) -> PlayheadError:
+    """The error of a read that is answered so."""
+    async with raw_http(answer) as server, connect(server.url) as session:
+        return await failure(session)
 
 
-@pytest.mark.parametrize("status", [408, 425, 429, 502, 503, 504])
-async def test_it_is_so_whatever_json_rpc_error_a_gateway_puts_into_the_body(status: int) -> None:
-    handler = json_rpc(status, -32602, "come back later", headers="retry-after: 7\r\n")
-    async with raw_http(handler) as server, connect(server.url) as session:
-        error = await failure(session)
+LATER = "retry-after: 7\r\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        *((status, plain(status, "come back later", LATER)) for status in (500, 501, 520)),
+        *(
+            (status, answer)
+            for status in (408, 425, 429, 502, 503, 504)
+            for answer in (
+                plain(status, "come back later", LATER),
+                json_rpc(status, -32602, "come back later", LATER),  # as a gateway may put into the body
+            )
+        ),
+    ],
+)
+async def test_a_status_that_may_pass_is_retryable_and_says_when(status: int, answer: Handler) -> None:
+    error = await failure_of(answer)
     assert type(error) is HttpStatusError
     assert (error.status, error.retry_after_seconds) == (status, 7.0)
     assert "come back later" in str(error)
@@ -72,8 +81,7 @@ async def test_it_is_so_whatever_json_rpc_error_a_gateway_puts_into_the_body(sta
 
 @pytest.mark.parametrize("status", [400, 404, 409, 410, 413, 422, 451])
 async def test_a_refusal_keeps_its_status(status: int) -> None:
-    async with raw_http(plain(status)) as server, connect(server.url) as session:
-        error = await failure(session)
+    error = await failure_of(plain(status))
     assert type(error) is HttpRefusedError
     assert error.status == status
 
@@ -96,8 +104,7 @@ async def test_the_words_of_a_gateway_are_in_the_error(status: int, body: str, k
     async def answer(exchange: Exchange) -> None:
         await exchange.body(body.encode(), status=status, kind=kind)
 
-    async with raw_http(answer) as server, connect(server.url) as session:
-        error = await failure(session)
+    error = await failure_of(answer)
     assert type(error) is (HttpRefusedError if status < 500 else HttpStatusError)
     without = "is it an MCP endpoint?" if status < 500 else f"HTTP {status} X"
     assert str(error).endswith(words or without)
@@ -109,8 +116,7 @@ async def test_the_words_of_a_gateway_are_in_the_error(status: int, body: str, k
 async def test_a_denied_access_is_one_whatever_the_body(
     answer: Callable[[int], Handler], status: int
 ) -> None:
-    async with raw_http(answer(status)) as server, connect(server.url) as session:
-        error = await failure(session)
+    error = await failure_of(answer(status))
     assert isinstance(error, AccessDeniedError)
     assert error.status == status
 
@@ -119,8 +125,7 @@ async def test_a_denied_access_is_one_whatever_the_body(
     ("status", "code"), [(400, -32602), (400, -32000), (404, -32601), (404, -32002), (500, -32603), (500, 7)]
 )
 async def test_a_json_rpc_error_in_the_body_is_the_servers_own_answer(status: int, code: int) -> None:
-    async with raw_http(json_rpc(status, code, "no such thing")) as server, connect(server.url) as session:
-        error = await failure(session)
+    error = await failure_of(json_rpc(status, code, "no such thing"))
     assert type(error) is ServerError
     assert (error.code, error.said) == (code, "no such thing")
 
@@ -130,8 +135,7 @@ async def test_a_json_rpc_error_is_read_under_any_content_type() -> None:
         body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"HTTP 416"}}'
         await exchange.body(body, status=400, kind="text/plain")
 
-    async with raw_http(answer) as server, connect(server.url) as session:
-        assert type(await failure(session)) is RangePastEndError
+    assert type(await failure_of(answer)) is RangePastEndError
 
 
 @pytest.mark.parametrize("body", [b'{"error":{"code":"x","message":"m"}}', b'{"error":{"message":"m"}}'])
@@ -139,8 +143,7 @@ async def test_an_error_without_a_number_is_no_json_rpc_error(body: bytes) -> No
     async def answer(exchange: Exchange) -> None:
         await exchange.body(body, status=422)
 
-    async with raw_http(answer) as server, connect(server.url) as session:
-        assert type(await failure(session)) is HttpRefusedError
+    assert type(await failure_of(answer)) is HttpRefusedError
 
 
 async def test_a_server_that_is_busy_at_the_handshake_says_when_to_come_back() -> None:
@@ -156,7 +159,14 @@ async def test_a_server_that_is_busy_at_the_handshake_says_when_to_come_back() -
     assert caught.value.retry_after_seconds == 9.0
 
 
+async def lost_in_an_event_stream(exchange: Exchange) -> None:
+    error = {"code": -32600, "message": "Session not found"}
+    answer = json.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "error": error})
+    await exchange.body(f"data: {answer}\n\n".encode(), kind="text/event-stream")
+
+
 LOST = [
+    lost_in_an_event_stream,
     plain(404, ""),
     json_rpc(404, -32600, "Session not found"),
     json_rpc(404, -32001, "Session not found"),
@@ -184,25 +194,6 @@ async def test_a_session_that_the_server_does_not_know_is_renewed_before_the_ret
         assert isinstance(await failure(session), SessionLostError)
         assert (await session.read_resource("x:")).blobs == ("eHh4",)
         assert session.statistics().reconnects == 1
-
-
-@pytest.mark.filterwarnings(
-    # The SDK leaves the generators of an event stream to the collector.
-    "ignore:Async generator 'httpcore2:ResourceWarning",
-    "ignore:Async generator 'httpx2:ResourceWarning",
-)
-async def test_a_lost_session_in_an_event_stream_is_one_too() -> None:
-    async def handle(exchange: Exchange) -> None:
-        if exchange.headers["mcp-session-id"] == "s-1":
-            error = {"code": -32600, "message": "Session not found"}
-            answer = json.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "error": error})
-            await exchange.body(f"data: {answer}\n\n".encode(), kind="text/event-stream")
-        else:
-            await exchange.result(PAGE)
-
-    async with raw_http(handle, session="s") as server, connect(server.url) as session:
-        assert isinstance(await failure(session), SessionLostError)
-        assert (await session.read_resource("x:")).blobs == ("eHh4",)
 
 
 @pytest.mark.parametrize(
@@ -259,8 +250,7 @@ async def test_behaviour_8_a_server_that_refuses_the_probe_in_any_words_is_greet
 
 
 async def test_without_a_session_none_is_lost() -> None:
-    async with raw_http(plain(400, "No valid session ID provided")) as server, connect(server.url) as session:
-        assert type(await failure(session)) is HttpRefusedError
+    assert type(await failure_of(plain(400, "No valid session ID provided"))) is HttpRefusedError
 
 
 @pytest.mark.parametrize(
@@ -281,20 +271,17 @@ async def test_without_a_session_none_is_lost() -> None:
         ("9" * 400, None),
         ("Sun, 06 Nov 99999999 08:50:37 GMT", None),
         ("Sun, 06 Nov 1994 08:50:37 GMT" * 100, None),
+        (None, None),
     ],
 )
-def test_retry_after_is_seconds_or_a_date(text: str, seconds: float | None) -> None:
-    assert retry_after_seconds({"retry-after": text}, now=NOON) == seconds
-
-
-def test_without_the_header_nothing_is_asked() -> None:
-    assert retry_after_seconds({}, now=NOON) is None
+def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | None) -> None:
+    headers = {} if text is None else {"retry-after": text}
+    assert retry_after_seconds(headers, now=NOON) == seconds
 
 
 async def test_a_date_counts_from_the_time_of_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("playhead.client.transports.http.time.time", lambda: NOON)
     handler = plain(503, headers=f"retry-after: {formatdate(NOON + 30, usegmt=True)}\r\n")
-    async with raw_http(handler) as server, connect(server.url) as session:
-        error = await failure(session)
+    error = await failure_of(handler)
     assert isinstance(error, HttpStatusError)
     assert error.retry_after_seconds == 30.0

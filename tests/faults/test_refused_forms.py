@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import trio.testing
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, ResourceLink
 
-from playhead.client import connect
+from playhead.client import ResourceMedia, Session, connect
 from playhead.errors import DeadlineError, ServerError
 from playhead.stream.options import StreamOptions
 from tests.servers.moods import Mood, RpcError, truth
@@ -50,16 +52,42 @@ class MoodyInProcess(RawServer):
         await write_stream.send(SessionMessage(reply))
 
 
-@pytest.mark.parametrize("honours", ["uri-template", "arguments"])
-async def test_a_form_that_is_refused_makes_room_for_the_next(
-    autojump_clock: trio.testing.MockClock, honours: Form
-) -> None:
-    server = MoodyInProcess(honours=honours, offers="both")
+@asynccontextmanager
+async def session_and_link(
+    honours: Form, offers: Form = "both", *, listing_seconds: float = 0
+) -> AsyncIterator[tuple[Session, ResourceMedia]]:
+    server = MoodyInProcess(honours=honours, offers=offers, listing_seconds=listing_seconds)
     async with connect(server) as session:
         (link,) = (await session.call_tool("link")).links
-        async with session.open(link) as stream:
-            assert await stream.read_all() == truth(PIECE)
-            assert stream.statistics().strategy == honours
+        yield session, link
+
+
+@pytest.mark.parametrize(
+    ("honours", "offers", "listing_seconds", "named"),
+    [
+        pytest.param("uri-template", "both", 0, None, id="the template is refused"),
+        pytest.param("arguments", "both", 0, None, id="the arguments are refused"),
+        pytest.param("arguments", "uri-template", 0, None, id="a form that nothing announces"),
+        pytest.param("uri-template", "both", 20, "uri-template", id="a named form waits for its listing"),
+        pytest.param("uri-template", "both", 8, None, id="templates that arrive late are a second chance"),
+    ],
+)
+async def test_a_form_that_is_refused_makes_room_for_one_that_works(
+    autojump_clock: trio.testing.MockClock,
+    honours: Form,
+    offers: Form,
+    listing_seconds: float,
+    named: str | None,
+) -> None:
+    async with (
+        session_and_link(honours, offers, listing_seconds=listing_seconds) as (session, link),
+        session.open(link, options=StreamOptions(strategy=named)) as stream,
+    ):
+        assert await stream.read_all() == truth(PIECE)
+        statistics = stream.statistics()
+    assert statistics.strategy == honours
+    if listing_seconds and named is None:
+        assert "refused before: arguments (-32602" in statistics.strategy_reason
 
 
 @pytest.mark.parametrize("offers", ["both", "uri-template", "arguments"])
@@ -84,33 +112,10 @@ async def test_a_mistyped_uri_fails_within_three_seconds_with_every_form_that_wa
     )
 
 
-async def test_a_form_that_nothing_announces_is_tried_after_a_refusal(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    server = MoodyInProcess(honours="arguments", offers="uri-template")
-    async with connect(server) as session:
-        (link,) = (await session.call_tool("link")).links
-        async with session.open(link) as stream:
-            assert await stream.read_all() == truth(PIECE)
-            assert stream.statistics().strategy == "arguments"
-
-
-async def test_a_strategy_named_by_the_caller_waits_for_the_listing_that_it_needs(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    server = MoodyInProcess(honours="uri-template", offers="both", listing_seconds=20)
-    async with connect(server) as session:
-        (link,) = (await session.call_tool("link")).links
-        async with session.open(link, options=StreamOptions(strategy="uri-template")) as stream:
-            assert await stream.read_all() == truth(PIECE)
-
-
 async def test_a_strategy_whose_listing_never_comes_fails_with_the_error_of_the_listing(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    server = MoodyInProcess(honours="uri-template", offers="both", listing_seconds=3600)
-    async with connect(server) as session:
-        (link,) = (await session.call_tool("link")).links
+    async with session_and_link("uri-template", listing_seconds=3600) as (session, link):
         with pytest.raises(DeadlineError, match="resources/templates/list"):
             async with session.open(link, options=StreamOptions(strategy="uri-template")):
                 pass
@@ -119,24 +124,9 @@ async def test_a_strategy_whose_listing_never_comes_fails_with_the_error_of_the_
 async def test_without_a_named_strategy_reading_starts_before_a_slow_listing_has_ended(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    server = MoodyInProcess(honours="both", offers="both", listing_seconds=20)
-    async with connect(server) as session:
-        (link,) = (await session.call_tool("link")).links
+    async with session_and_link("both", listing_seconds=20) as (session, link):
         before = trio.current_time()
         async with session.open(link) as stream:
             await stream.receive_some(1)
             assert stream.statistics().strategy == "arguments"
     assert trio.current_time() - before <= 2.5
-
-
-async def test_templates_that_arrive_late_are_a_second_chance_after_a_refusal(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    server = MoodyInProcess(honours="uri-template", offers="both", listing_seconds=8)
-    async with connect(server) as session:
-        (link,) = (await session.call_tool("link")).links
-        async with session.open(link) as stream:
-            assert await stream.read_all() == truth(PIECE)
-            statistics = stream.statistics()
-    assert statistics.strategy == "uri-template"
-    assert "refused before: arguments (-32602" in statistics.strategy_reason

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from playhead.stream.strategies import ResourceRequest
 from tests.servers.launch import http_process, pages_command
 from tests.servers.payload import Payload
 from tests.servers.raw_http import Exchange, raw_http
+from tests.servers.scripted_stdio import scripted_stdio
 
 PAGE = {"contents": [{"uri": "x:", "blob": "eHh4"}]}
 SIZE = 2 * 1024 * 1024
@@ -92,32 +92,20 @@ async def test_a_renewal_that_fails_is_an_ordinary_failure_of_each_read_and_is_t
 
 
 MORTAL = """
-import base64, json, os, sys
-DATA = bytes(range(256)) * 4096
-def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
-reads = 0
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["method"] == "initialize":
-        version = message["params"]["protocolVersion"]
-        info = {"name": "mortal", "version": "1"}
-        say(id=message["id"], result={"protocolVersion": version, "capabilities": {}, "serverInfo": info})
-    elif message["method"] == "resources/read":
-        reads += 1
-        if reads == 8:
-            os.kill(os.getpid(), 9)
-        asked = message["params"]["arguments"]
-        blob = base64.b64encode(DATA[asked["start"]:asked["end"]]).decode()
-        say(id=message["id"], result={"contents": [{"uri": "x:", "blob": blob}]})
-    elif "id" in message:
-        say(id=message["id"], error={"code": -32601, "message": "no"})
+for _ in range(7):
+    read = take("resources/read")
+    asked = read["params"]["arguments"]
+    blob = base64.b64encode((bytes(range(256)) * 4096)[asked["start"]:asked["end"]]).decode()
+    say(id=read["id"], result={"contents": [{"uri": "x:", "blob": blob}]})
+take("resources/read")
+os.kill(os.getpid(), 9)
 """
 
 
 def mortal(restart: str) -> ServerConfig:
     return ServerConfig(
         name="mortal",
-        command=(sys.executable, "-c", MORTAL),
+        command=tuple(scripted_stdio(MORTAL)),
         mode="legacy",
         restart=restart,  # type: ignore[arg-type]
         range_strategy="arguments",

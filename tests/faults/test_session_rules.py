@@ -6,9 +6,9 @@ A peer answers each read with messages that a test writes out; ID stands for the
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import product
 
 import pytest
 import trio
@@ -20,33 +20,14 @@ from playhead.client import Session, connect
 from playhead.errors import DeadlineError, PlayheadError, ServerError
 from playhead.limits import Limits
 from tests.servers.raw_http import Exchange, raw_http
+from tests.servers.scripted_stdio import scripted_stdio
 from tests.servers.websocket_peer import listening
 
 RIGHT = b'{"jsonrpc":"2.0","id":ID,"result":{"contents":[{"uri":"x:","blob":"eHh4"}]}}'
 WRONG = RIGHT.replace(b"eHh4", b"d3Jvbmc=")
 FOREIGN = WRONG.replace(b":ID", b":10ID")
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%s}}'
-SSE_HEAD = b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 LIMITS = Limits(page_seconds=3, handshake_seconds=10)
-
-STDIO = """
-import json, sys
-answers = [line.encode("latin-1") for line in json.loads(sys.argv[1])]
-for line in sys.stdin:
-    message = json.loads(line)
-    number = message.get("id")
-    if message["method"] == "initialize":
-        info = {"name": "raw", "version": "1"}
-        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
-        print(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}), flush=True)
-    elif message["method"] == "resources/read":
-        for answer in answers:
-            sys.stdout.buffer.write(answer.replace(b"ID", str(number).encode()) + b"\\n")
-            sys.stdout.buffer.flush()
-    elif number is not None:
-        error = {"code": -32601, "message": "no"}
-        print(json.dumps({"jsonrpc": "2.0", "id": number, "error": error}), flush=True)
-"""
 
 
 def events(answers: Sequence[bytes], number: int) -> bytes:
@@ -60,7 +41,8 @@ async def peer(transport: str, answers: Sequence[bytes], *, open_end: bool = Fal
     async def sse(exchange: Exchange) -> None:
         body = events(answers, exchange.message["id"])
         if open_end:
-            await exchange.raw(SSE_HEAD + b"%x\r\n%s\r\n" % (len(body), body))
+            await exchange.begin()
+            await exchange.chunk(body)
             await trio.sleep_forever()
         await exchange.body(body, kind="text/event-stream")
 
@@ -84,8 +66,14 @@ async def peer(transport: str, answers: Sequence[bytes], *, open_end: bool = Fal
 
     match transport:
         case "stdio":
-            lines = json.dumps([answer.decode("latin-1") for answer in answers])
-            async with connect([sys.executable, "-c", STDIO, lines], limits=LIMITS) as session:
+            script = f"""
+while True:
+    number = str(take("resources/read")["id"]).encode()
+    for answer in {list(answers)}:
+        sys.stdout.buffer.write(answer.replace(b"ID", number) + b"\\n")
+    sys.stdout.buffer.flush()
+"""
+            async with connect(scripted_stdio(script), limits=LIMITS) as session:
                 yield session
         case "sse":
             async with raw_http(sse) as server, connect(server.url, limits=LIMITS) as session:
@@ -95,7 +83,8 @@ async def peer(transport: str, answers: Sequence[bytes], *, open_end: bool = Fal
                 yield session
 
 
-STREAMS = pytest.mark.parametrize("transport", ["stdio", "sse", "websocket"])
+TRANSPORTS = ("stdio", "sse", "websocket")
+STREAMS = pytest.mark.parametrize("transport", TRANSPORTS)
 
 
 async def read(session: Session) -> object:
@@ -107,16 +96,25 @@ async def read(session: Session) -> object:
 
 
 @STREAMS
-async def test_a_foreign_answer_is_given_to_nobody_and_the_request_gets_its_own(transport: str) -> None:
-    async with peer(transport, [FOREIGN, RIGHT]) as session:
-        assert await read(session) == "eHh4"
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([FOREIGN, RIGHT], id="a foreign answer is given to nobody"),
+        pytest.param([RIGHT, WRONG], id="the first of two answers counts"),
+        pytest.param([RIGHT.replace(b"ID", b'"ID"')], id="a string of the number is the number"),
+        pytest.param([RIGHT.replace(b"ID", b"ID.0")], id="numbers compare by value"),
+    ],
+)
+async def test_a_request_gets_the_first_answer_with_its_id(transport: str, answers: list[bytes]) -> None:
+    async with peer(transport, answers) as session:
+        assert [await read(session) for _ in range(3)] == ["eHh4"] * 3
 
 
 @STREAMS
 async def test_a_request_that_only_a_foreign_answer_followed_waits_until_its_deadline(transport: str) -> None:
     async with peer(transport, [FOREIGN], open_end=True) as session:
         with pytest.raises(DeadlineError):
-            await read(session)
+            await session.read_resource("x:", timeout=0.2)
 
 
 async def test_a_request_whose_stream_ended_with_a_foreign_answer_fails_at_once(
@@ -154,24 +152,6 @@ async def test_crossed_answers_are_given_to_nobody() -> None:
     assert given == []
 
 
-@STREAMS
-async def test_the_first_of_two_answers_counts(transport: str) -> None:
-    async with peer(transport, [RIGHT, WRONG]) as session:
-        assert [await read(session) for _ in range(3)] == ["eHh4"] * 3
-
-
-@STREAMS
-async def test_a_string_of_the_number_is_the_number(transport: str) -> None:
-    async with peer(transport, [RIGHT.replace(b"ID", b'"ID"')]) as session:
-        assert await read(session) == "eHh4"
-
-
-@STREAMS
-async def test_numbers_compare_by_value(transport: str) -> None:
-    async with peer(transport, [RIGHT.replace(b"ID", b"ID.0")]) as session:
-        assert await read(session) == "eHh4"
-
-
 async def test_an_error_without_an_id_on_a_post_is_that_requests() -> None:
     error = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"no such resource"}}'
 
@@ -194,16 +174,15 @@ async def test_an_answer_on_the_servers_own_stream_is_used_at_once(mock_clock: M
 
     async def greet(exchange: Exchange) -> bool:
         if exchange.verb == "GET":
-            await exchange.raw(SSE_HEAD)
+            await exchange.begin()
             opened.set()
             await asked.wait()
-            body = events([RIGHT], number)
-            await exchange.raw(b"%x\r\n%s\r\n" % (len(body), body))
+            await exchange.chunk(events([RIGHT], number))
         return exchange.method != "resources/read" and await server.handshake(exchange)
 
     async def handle(exchange: Exchange) -> None:
         nonlocal number
-        await exchange.raw(SSE_HEAD)
+        await exchange.begin()
         await opened.wait()
         number = exchange.message["id"]
         asked.set()
@@ -231,16 +210,14 @@ async def test_comments_and_unrelated_notifications_over_sse_are_no_sign_of_life
     begin: bytes, sign: bytes, mock_clock: MockClock
 ) -> None:
     async def handle(exchange: Exchange) -> None:
-        await exchange.raw(SSE_HEAD)
+        await exchange.begin()
         if begin:
-            begun = begin.replace(b"ID", b"%d" % exchange.message["id"])
-            await exchange.raw(b"%x\r\n%s\r\n" % (len(begun), begun))
+            await exchange.chunk(begin.replace(b"ID", b"%d" % exchange.message["id"]))
         for _ in range(8):
             mock_clock.jump(1)
-            await exchange.raw(b"%x\r\n%s\r\n" % (len(sign), sign))
+            await exchange.chunk(sign)
             await trio.testing.wait_all_tasks_blocked(0.01)
-        body = events([RIGHT], exchange.message["id"])
-        await exchange.raw(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+        await exchange.chunk(events([RIGHT], exchange.message["id"]), last=True)
 
     async with raw_http(handle) as server, connect(server.url, limits=LIMITS) as session:
         with pytest.raises(DeadlineError):
@@ -257,23 +234,13 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("bad", BAD)
-async def test_a_bad_notification_over_stdio_is_dropped(bad: str) -> None:
-    async with peer("stdio", [BAD[bad], RIGHT]) as session:
-        assert [await read(session) for _ in range(2)] == ["eHh4"] * 2
-        assert session.protocol_faults().not_messages == 2
-
-
-@pytest.mark.parametrize("bad", BAD)
-async def test_a_bad_notification_over_sse_is_dropped(bad: str) -> None:
-    async with peer("sse", [BAD[bad], RIGHT]) as session:
-        assert [await read(session) for _ in range(2)] == ["eHh4"] * 2
-        assert session.protocol_faults().not_messages == 2
-
-
-@pytest.mark.parametrize("bad", [name for name in BAD if name != "invalid UTF-8"])
-async def test_a_bad_notification_over_a_websocket_is_dropped(bad: str) -> None:
-    async with peer("websocket", [BAD[bad], RIGHT]) as session:
+@pytest.mark.parametrize(
+    ("transport", "bad"),
+    # A text frame of a WebSocket that is not UTF-8 ends the connection.
+    [pair for pair in product(TRANSPORTS, BAD) if pair != ("websocket", "invalid UTF-8")],
+)
+async def test_a_bad_notification_is_dropped(transport: str, bad: str) -> None:
+    async with peer(transport, [BAD[bad], RIGHT]) as session:
         assert [await read(session) for _ in range(2)] == ["eHh4"] * 2
         assert session.protocol_faults().not_messages == 2
 
@@ -290,14 +257,13 @@ async def test_one_bad_event_among_many_costs_no_other() -> None:
         for number, bad in enumerate(BAD.values()):
             about = b'{"progressToken":%d,"progress":%d}' % (token, number)
             report = b'{"jsonrpc":"2.0","method":"notifications/progress","params":%s}' % about
-            body = events([bad, report], 0)
             if not number:
-                body = b"\xef\xbb\xbf" + body
-            await exchange.raw((SSE_HEAD if not number else b"") + b"%x\r\n%s\r\n" % (len(body), body))
+                await exchange.begin()
+            mark = b"" if number else b"\xef\xbb\xbf"
+            await exchange.chunk(mark + events([bad, report], 0))
             await trio.testing.wait_all_tasks_blocked(0.01)
         answer = b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"done"}]}}'
-        body = events([answer], exchange.message["id"])
-        await exchange.raw(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+        await exchange.chunk(events([answer], exchange.message["id"]), last=True)
 
     async with raw_http(handle) as server, connect(server.url, limits=LIMITS) as session:
         result = await session.call_tool("t", on_progress=note)

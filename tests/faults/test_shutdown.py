@@ -26,14 +26,10 @@ from playhead.servers.http import bind, serve_app, tls_context
 from playhead.servers.serving import Shutdown
 from playhead.servers.websocket import websocket_endpoint
 from playhead.testing.transports import Peer
-from tests.servers.raw_websocket import raw_websocket
+from tests.servers.raw_websocket import raw_websocket, read
 from tests.servers.served_websocket import served_websocket
 
 SHORT = 0.05
-
-
-def read(uri: str, request_id: int) -> dict[str, object]:
-    return {"jsonrpc": "2.0", "id": request_id, "method": "resources/read", "params": {"uri": uri}}
 
 
 async def test_a_websockets_request_in_flight_is_answered_and_then_it_hears_1001() -> None:
@@ -150,22 +146,12 @@ async def test_a_http_request_in_flight_is_answered_and_idle_connections_end_at_
         await asking.aclose()
 
 
-async def test_a_stream_of_events_does_not_hold_the_end_up() -> None:
+@pytest.mark.parametrize("path", ["events", "later"], ids=["begins before", "begins after the request"])
+async def test_a_stream_of_events_does_not_hold_the_end_up(path: str) -> None:
     slow, shutdown = Slow(), Shutdown()
     async with http_server(slow, shutdown) as (port, ended):
         listening = await trio.open_tcp_stream("127.0.0.1", port)
-        await listening.send_all(b"GET /events HTTP/1.1\r\nhost: x\r\n\r\n")
-        await slow.asked.wait()
-        shutdown.request()
-        await ended.wait()
-        await listening.aclose()
-
-
-async def test_a_stream_of_events_that_begins_after_the_shutdown_does_not_hold_it_up_either() -> None:
-    slow, shutdown = Slow(), Shutdown()
-    async with http_server(slow, shutdown) as (port, ended):
-        listening = await trio.open_tcp_stream("127.0.0.1", port)
-        await listening.send_all(b"GET /later HTTP/1.1\r\nhost: x\r\n\r\n")
+        await listening.send_all(b"GET /%s HTTP/1.1\r\nhost: x\r\n\r\n" % path.encode())
         await slow.asked.wait()
         shutdown.request()
         await trio.testing.wait_all_tasks_blocked(SHORT)

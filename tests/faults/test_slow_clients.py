@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import pytest
 import trio
@@ -13,8 +12,9 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 from trio.testing import wait_all_tasks_blocked
 
-from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.http import base_url
 from playhead.servers.http_connection import HttpServerOptions
+from tests.servers.loopback import app_server
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n"
@@ -69,15 +69,11 @@ class EndlessApp:
 @asynccontextmanager
 async def server(limits: HttpServerOptions, app: ASGIApp = here) -> AsyncIterator[tuple[str, int]]:
     """A server's host and port; it fails the test when it does not end at once."""
-    sock = bind("127.0.0.1", 0)
-    host, port = sock.getsockname()
-    assert base_url(sock) == f"http://{host}:{port}"
     with trio.fail_after(20):
-        async with trio.open_nursery() as nursery:
-            routed = Starlette(routes=[Mount("/", app)])
-            await nursery.start(partial(serve_app, routed, sock, options=limits))
+        async with app_server(Starlette(routes=[Mount("/", app)]), options=limits) as sock:
+            host, port = sock.getsockname()
+            assert base_url(sock) == f"http://{host}:{port}"
             yield host, port
-            nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager

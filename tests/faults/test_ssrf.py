@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpcore2
@@ -16,6 +14,7 @@ from playhead.client.transports.http_client import HttpClient, HttpRequest, anyw
 from playhead.errors import BlockedAddressError
 from playhead.net_guard import REDIRECTS, Origin
 from playhead.web_address import WebAddress
+from tests.servers.raw_origin import RawOrigin, raw_origin
 
 
 class Names(trio.abc.HostnameResolver):
@@ -45,26 +44,6 @@ class Names(trio.abc.HostnameResolver):
         raise NotImplementedError
 
 
-class Canary:
-    """A loopback origin that keeps the head of every request and answers one canned response."""
-
-    def __init__(self, answer: bytes) -> None:
-        self.answer = answer
-        self.heads: list[bytes] = []
-        self.port = 0
-
-    async def handle(self, stream: trio.SocketStream) -> None:
-        head = b""
-        while b"\r\n\r\n" not in head:
-            chunk = await stream.receive_some()
-            if not chunk:
-                break
-            head += chunk
-        self.heads.append(head)
-        await stream.send_all(self.answer)
-        await stream.aclose()
-
-
 async def get(client: HttpClient, url: str) -> bytes:
     request = HttpRequest(method="GET", url=WebAddress.parse(url))
     response = await client.send(request, redirect=anywhere, redirects=REDIRECTS)
@@ -82,14 +61,13 @@ def redirect(target: str) -> bytes:
     return head.encode()
 
 
-@asynccontextmanager
-async def canary(answer: bytes = OK) -> AsyncIterator[Canary]:
-    bird = Canary(answer)
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, bird.handle, 0, host="127.0.0.1"))
-        bird.port = listeners[0].socket.getsockname()[1]
-        yield bird
-        nursery.cancel_scope.cancel()
+def canary(answer: bytes = OK) -> AbstractAsyncContextManager[RawOrigin]:
+    """An origin on loopback that gives the same answer to every request."""
+
+    async def handle(_origin: RawOrigin, stream: trio.SocketStream, _head: bytes) -> None:
+        await stream.send_all(answer)
+
+    return raw_origin(handle)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +97,7 @@ async def test_no_form_of_a_loopback_address_gets_through(host: str) -> None:
     async with canary() as bird, guarded_client() as client:
         with pytest.raises((BlockedAddressError, ValueError)):
             await get(client, f"http://{host}:{bird.port}/")
-        assert bird.heads == []
+        assert bird.connections == 0
 
 
 @pytest.mark.parametrize(
@@ -136,7 +114,7 @@ async def test_a_name_that_resolves_to_a_private_address_is_refused_with_name_ad
         assert f"http://music.example:{bird.port}/song" in message
         assert addresses[-1] in message
         assert f"Allow the origin http://music.example:{bird.port}" in message
-        assert bird.heads == []
+        assert bird.connections == 0
 
 
 async def test_a_name_is_resolved_once_and_the_connection_goes_to_the_checked_address(
@@ -183,7 +161,7 @@ async def test_another_scheme_host_or_port_than_the_allowed_one_is_refused(other
         async with guarded_client(allow_origins=[origin]) as client:
             with pytest.raises(BlockedAddressError):
                 await get(client, other.format(port=bird.port))
-        assert bird.heads == []
+        assert bird.connections == 0
 
 
 @pytest.mark.requirement("MCP-40")
@@ -208,12 +186,14 @@ async def test_a_redirect_from_an_allowed_origin_to_a_private_address_is_refused
             with pytest.raises(BlockedAddressError):
                 await get(client, f"http://127.0.0.1:{allowed.port}/song")
         assert len(allowed.heads) == 1
-        assert bird.heads == []
+        assert bird.connections == 0
 
 
 async def test_a_circle_of_redirects_ends_after_five() -> None:
-    async with canary() as bird:
-        bird.answer = redirect(f"http://127.0.0.1:{bird.port}/again")
+    async def again(origin: RawOrigin, stream: trio.SocketStream, _head: bytes) -> None:
+        await stream.send_all(redirect(f"{origin.url}/again"))
+
+    async with raw_origin(again) as bird:
         async with guarded_client(allow_origins=[Origin.parse(f"http://127.0.0.1:{bird.port}")]) as client:
             assert (await get(client, f"http://127.0.0.1:{bird.port}/song")).startswith(b"302 ")
         assert len(bird.heads) == 6
@@ -226,4 +206,4 @@ async def test_a_proxy_from_the_environment_is_not_used(monkeypatch: pytest.Monk
         async with guarded_client() as client:
             with pytest.raises(httpcore2.ConnectError):
                 await get(client, "http://music.example/")
-        assert bird.heads == []
+        assert bird.connections == 0

@@ -15,11 +15,14 @@ from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, ConnectionLostError, ServerError
 from playhead.limits import Limits
 from playhead.stream.options import StreamOptions
+from tests.servers.scripted_stdio import scripted_stdio
+
+DIES_AT_EACH_READ = scripted_stdio('take("resources/read"); sys.exit("read: not today")')
+IGNORES_THE_PROBE = scripted_stdio('while True: take("server/discover")')
 
 
 async def test_a_dead_process_fails_its_reads_and_is_started_again() -> None:
-    command = [sys.executable, "-c", DIES_AT_EACH_READ]
-    async with connect(command) as session:
+    async with connect(DIES_AT_EACH_READ) as session:
         with pytest.raises(ConnectionLostError):
             await session.read_resource("x:")
         with pytest.raises(ConnectionLostError):
@@ -32,7 +35,7 @@ async def test_a_dead_process_fails_its_reads_and_is_started_again() -> None:
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="pidfd_open: waits for a non-child process")
 async def test_a_server_that_dies_takes_its_children_with_it(tmp_path: Path) -> None:
     script = f'sleep 600 & echo $! > {tmp_path}/child; exec "$@"'
-    command = ["/bin/sh", "-c", script, "sh", sys.executable, "-c", DIES_AT_EACH_READ]
+    command = ["/bin/sh", "-c", script, "sh", *DIES_AT_EACH_READ]
     async with connect(command) as session:
         child = os.pidfd_open(int((tmp_path / "child").read_text()))
         try:
@@ -46,7 +49,7 @@ async def test_a_server_that_dies_takes_its_children_with_it(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("restart", "reconnects"), [("never", 0), ("always", 3)])
 async def test_restarts_follow_the_setting(restart: str, reconnects: int) -> None:
-    config = ServerConfig(command=(sys.executable, "-c", DIES_AT_EACH_READ), restart=restart)  # type: ignore[arg-type]
+    config = ServerConfig(command=tuple(DIES_AT_EACH_READ), restart=restart)  # type: ignore[arg-type]
     async with connect(config) as session:
         for _ in range(4):
             with pytest.raises(ConnectionLostError):
@@ -54,62 +57,16 @@ async def test_restarts_follow_the_setting(restart: str, reconnects: int) -> Non
         assert session.statistics().reconnects == reconnects
 
 
-SERVER_HEAD = """
-import json, sys
-def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
-def greet(message):
-    info = {"name": "old", "version": "1"}
-    version = message["params"]["protocolVersion"]
-    say(id=message["id"], result={"protocolVersion": version, "capabilities": {}, "serverInfo": info})
-"""
-
-DIES_AT_EACH_READ = (
-    SERVER_HEAD
-    + """
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["method"] == "initialize":
-        greet(message)
-    elif message["method"] == "resources/read":
-        sys.exit("read: not today")
-    elif "id" in message:
-        say(id=message["id"], error={"code": -32601, "message": "no"})
-"""
-)
-
-EXITS_ON_UNKNOWN = (
-    SERVER_HEAD
-    + """
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["method"] == "initialize":
-        greet(message)
-    elif message["method"].startswith("server/"):
-        sys.exit("what is that?")
-"""
-)
-
-IGNORES_UNKNOWN = (
-    SERVER_HEAD
-    + """
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["method"] == "initialize":
-        greet(message)
-"""
-)
-
-
 @pytest.mark.requirement("MCP-38")
 async def test_an_old_server_that_exits_on_the_probe_is_started_in_the_old_way() -> None:
-    async with connect([sys.executable, "-c", EXITS_ON_UNKNOWN]) as session:
+    async with connect(scripted_stdio('take("server/discover"); sys.exit("what is that?")')) as session:
         assert session.protocol_version == "2025-11-25"
 
 
 async def test_an_old_server_that_ignores_the_probe_costs_a_third_of_the_handshake() -> None:
     limits = Limits(handshake_seconds=3)
     began = trio.current_time()
-    async with connect([sys.executable, "-c", IGNORES_UNKNOWN], limits=limits) as session:
+    async with connect(IGNORES_THE_PROBE, limits=limits) as session:
         assert session.protocol_version == "2025-11-25"
         assert trio.current_time() - began < limits.handshake_seconds
 
@@ -136,14 +93,9 @@ async def test_a_command_that_is_not_there_is_one_error() -> None:
 
 
 async def test_a_peers_error_is_never_taken_for_a_transports() -> None:
-    script = (
-        IGNORES_UNKNOWN
-        + """
-    elif "id" in message:
-        say(id=message["id"], error={"code": -32000, "message": "Connection closed"})
-"""
-    )
-    async with connect([sys.executable, "-c", script]) as session:
+    error = {"code": -32000, "message": "Connection closed"}
+    script = f"while True: say(id=take('server/discover', 'resources/read')['id'], error={error})"
+    async with connect(scripted_stdio(script)) as session:
         with pytest.raises(ServerError) as caught:
             await session.read_resource("x:")
         assert caught.value.code == -32000
@@ -152,29 +104,18 @@ async def test_a_peers_error_is_never_taken_for_a_transports() -> None:
 
 BLOB = "QUJD" * 4096
 
-ANSWERS_WITH_BLOBS = (
-    SERVER_HEAD
-    + f"""
+ANSWERS_WITH_BLOBS = f"""
 BLOB = {BLOB!r}
+while True:
+    number = take("resources/read", "tools/call")["id"]
+    audio = {{"type": "audio", "mimeType": "audio/wav", "data": BLOB}}
+    held = {{"type": "resource", "resource": {{"uri": "x:", "blob": BLOB}}}}
+    say(id=number, result={{"contents": [{{"uri": "x:", "blob": BLOB}}], "content": [audio, held]}})
 """
-    + """
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["method"] == "initialize":
-        greet(message)
-    elif message["method"] in ("resources/read", "tools/call"):
-        audio = {"type": "audio", "mimeType": "audio/wav", "data": BLOB}
-        held = {"type": "resource", "resource": {"uri": "x:", "blob": BLOB}}
-        say(id=message["id"], result={"contents": [{"uri": "x:", "blob": BLOB}], "content": [audio, held]})
-    elif "id" in message:
-        say(id=message["id"], error={"code": -32601, "message": "no"})
-"""
-)
 
 
 async def test_results_leave_as_plain_json_however_long_their_blobs() -> None:
-    config = ServerConfig(command=(sys.executable, "-c", ANSWERS_WITH_BLOBS))
-    async with connect(config) as session:
+    async with connect(scripted_stdio(ANSWERS_WITH_BLOBS)) as session:
         for method, params in (("resources/read", {"uri": "x:"}), ("tools/call", {"name": "x"})):
             result = await session.request(method, params)
             assert json.dumps(result).count(BLOB) == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import trio
 from wsproto import WSConnection
 from wsproto.events import TextMessage
 
-from tests.servers.websocket_peer import raw_websocket
+from tests.servers.websocket_peer import frame, raw_websocket
 
 pytestmark = pytest.mark.slow("a client process for each row, flooded until a limit or a deadline stops it")
 
@@ -39,15 +38,6 @@ async def main():
 trio.run(main)
 print(peak_bytes())
 """
-
-
-def frame(payload: bytes, *, first: bool = True, final: bool = True, opcode: int = 1) -> bytes:
-    head, length = (0x80 if final else 0) | (opcode if first else 0), len(payload)
-    if length < 126:
-        return bytes([head, length]) + payload
-    if length < 1 << 16:
-        return bytes([head, 126]) + struct.pack("!H", length) + payload
-    return bytes([head, 127]) + struct.pack("!Q", length) + payload
 
 
 def begin(number: int) -> bytes:

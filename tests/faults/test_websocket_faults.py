@@ -7,7 +7,6 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Any
 
 import httpx2
@@ -15,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 import trustme
-from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection, WebSocketRequest
+from trio_websocket import ConnectionClosed, WebSocketConnection, WebSocketRequest
 from wsproto import WSConnection
 from wsproto.events import Ping, TextMessage
 
@@ -38,7 +37,8 @@ from playhead.errors import (
 )
 from playhead.limits import Limits
 from tests.carrier_driver import Driver
-from tests.servers.websocket_peer import listening, raw_websocket
+from tests.servers.loopback import tcp_server
+from tests.servers.websocket_peer import frame, listening, raw_websocket
 
 Script = Callable[[WebSocketConnection], Awaitable[None]]
 
@@ -72,6 +72,11 @@ async def client_of(
         yield client
 
 
+async def silent(*_connection: object) -> None:
+    """A server that says nothing more."""
+    await trio.sleep_forever()
+
+
 def answer(id_: int, result: object) -> str:
     return json.dumps({"jsonrpc": "2.0", "id": id_, "result": result})
 
@@ -81,15 +86,12 @@ async def raw(websocket: WebSocketConnection, data: bytes) -> None:
     await websocket._stream.send_all(data)
 
 
-def text_frame(payload: bytes, *, final: bool = True, first: bool = True) -> bytes:
-    head = (0x80 if final else 0) | (0x01 if first else 0x00)
-    if len(payload) < 126:
-        return bytes([head, len(payload)]) + payload
-    return (
-        bytes([head, 127]) + struct.pack("!Q", len(payload)) + payload
-        if len(payload) > 0xFFFF
-        else (bytes([head, 126]) + struct.pack("!H", len(payload)) + payload)
-    )
+async def close_code(websocket: WebSocketConnection) -> int:
+    """The code with which the client closes."""
+    with pytest.raises(ConnectionClosed) as caught:
+        await websocket.get_message()
+    assert caught.value.reason is not None
+    return int(caught.value.reason.code)
 
 
 # --- how it ends ---------------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ async def test_a_close_frame_without_a_code_is_told_as_such() -> None:
 async def test_a_connection_that_is_cut_in_the_middle_of_an_answer_fails_the_request_at_once() -> None:
     async def script(websocket: WebSocketConnection) -> None:
         await websocket.get_message()
-        await raw(websocket, text_frame(answer(1, {"x": "y" * 100}).encode())[:50])
+        await raw(websocket, frame(answer(1, {"x": "y" * 100}).encode())[:50])
         await trio.aclose_forcefully(websocket._stream)
 
     async with client_of(script) as client:
@@ -146,13 +148,13 @@ async def test_a_connection_that_is_cut_in_the_middle_of_an_answer_fails_the_req
 
 
 @pytest.mark.parametrize(
-    ("frame", "code"),
+    ("broken", "code"),
     [
         (b"\x81\x02\xc3\x28", 1007),  # text that is not UTF-8
-        (text_frame(b"x" * 5000 + b"\xc3\x28"), 1007),  # the same in a long frame
-        (text_frame(b"x" * 5000 + b"\xc3"), 1007),  # half a character at its end
+        (frame(b"x" * 5000 + b"\xc3\x28"), 1007),  # the same in a long frame
+        (frame(b"x" * 5000 + b"\xc3"), 1007),  # half a character at its end
         (b"\x81\x7f" + (5000).to_bytes(8, "big") + b"x" * 5000, 1002),  # a length in more bytes than it takes
-        (b"\x01\x00" + text_frame(b"x" * 5000), 1002),  # a new message in the middle of another
+        (b"\x01\x00" + frame(b"x" * 5000), 1002),  # a new message in the middle of another
         (b"\x81\x85\x01\x02\x03\x04hello", 1002),  # masked by a server
         (b"\xc1\x02{}", 1002),  # a reserved bit
         (b"\x00\x02{}", 1002),  # a continuation of nothing
@@ -160,15 +162,13 @@ async def test_a_connection_that_is_cut_in_the_middle_of_an_answer_fails_the_req
         (b"\x89\x7e\x00\x80" + b"x" * 128, 1002),  # a ping that is too long
     ],
 )
-async def test_a_broken_frame_ends_the_connection_as_the_rfc_says(frame: bytes, code: int) -> None:
-    closed: list[CloseReason | None] = []
+async def test_a_broken_frame_ends_the_connection_as_the_rfc_says(broken: bytes, code: int) -> None:
+    closed: list[int] = []
 
     async def script(websocket: WebSocketConnection) -> None:
         await websocket.get_message()
-        await raw(websocket, frame)
-        with pytest.raises(ConnectionClosed) as caught:
-            await websocket.get_message()
-        closed.append(caught.value.reason)
+        await raw(websocket, broken)
+        closed.append(await close_code(websocket))
 
     async with client_of(script) as client:
         await client.ask()
@@ -178,39 +178,31 @@ async def test_a_broken_frame_ends_the_connection_as_the_rfc_says(frame: bytes, 
         assert "was closed by playhead: the server sent" in str(failure)
         await client.end()
         await trio.testing.wait_all_tasks_blocked()
-    assert [reason.code for reason in closed if reason is not None] == [code]
+    assert closed == [code]
 
 
 async def test_leaving_says_goodbye() -> None:
-    closed: list[CloseReason | None] = []
+    closed: list[int] = []
 
     async def script(websocket: WebSocketConnection) -> None:
-        with pytest.raises(ConnectionClosed) as caught:
-            await websocket.get_message()
-        closed.append(caught.value.reason)
+        closed.append(await close_code(websocket))
 
     async with client_of(script):
         pass
-    assert [reason.code for reason in closed if reason is not None] == [1000]
+    assert closed == [1000]
 
 
 async def test_a_server_that_never_closes_cannot_hold_up_the_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket_module, "CLOSE_SECONDS", 0.05)
 
-    async def stubborn(_stream: trio.SocketStream, _connection: WSConnection) -> None:
-        await trio.sleep_forever()
-
-    async with raw_websocket(stubborn) as url:
+    async with raw_websocket(silent) as url:
         with trio.fail_after(5):
             async with connected(url):
                 pass
 
 
 async def test_a_cancelled_session_is_left_at_once() -> None:
-    async def stubborn(_stream: trio.SocketStream, _connection: WSConnection) -> None:
-        await trio.sleep_forever()
-
-    async with raw_websocket(stubborn) as url:
+    async with raw_websocket(silent) as url:
         with trio.CancelScope() as scope:
             async with connected(url):
                 scope.cancel()
@@ -255,7 +247,7 @@ async def test_an_oversized_answer_fails_its_own_request_only(pieces: int) -> No
         step = -(-len(big) // pieces)
         for at in range(0, len(big), step):
             final = at + step >= len(big)
-            await raw(websocket, text_frame(big[at : at + step], final=final, first=at == 0))
+            await raw(websocket, frame(big[at : at + step], final=final, first=at == 0))
         await websocket.send_message(answer(2, {"ok": True}))
         await websocket.get_message()
 
@@ -268,14 +260,12 @@ async def test_an_oversized_answer_fails_its_own_request_only(pieces: int) -> No
 
 
 async def test_an_endless_message_ends_the_connection_with_the_limits_name_and_code_1009() -> None:
-    closed: list[CloseReason | None] = []
+    closed: list[int] = []
 
     async def script(websocket: WebSocketConnection) -> None:
         await websocket.get_message()
         await raw(websocket, b"\x01\x7f" + struct.pack("!Q", 1 << 40) + b'{"x":"' + b"y" * 50_000)
-        with pytest.raises(ConnectionClosed) as caught:
-            await websocket.get_message()
-        closed.append(caught.value.reason)
+        closed.append(await close_code(websocket))
 
     async with client_of(script, limits=Limits(message_bytes=10_000)) as client:
         await client.ask()
@@ -284,7 +274,7 @@ async def test_an_endless_message_ends_the_connection_with_the_limits_name_and_c
         assert failure.limit == "message_bytes"
         await client.end()
         await trio.testing.wait_all_tasks_blocked()
-    assert [reason.code for reason in closed if reason is not None] == [1009]
+    assert closed == [1009]
 
 
 async def test_what_is_no_answer_to_anything_is_dropped_and_counted() -> None:
@@ -378,9 +368,6 @@ async def test_frames_are_whole_and_in_order_whoever_is_cancelled_in_the_middle_
 
 
 async def test_a_server_that_answers_no_ping_while_nothing_is_asked_of_it_is_lost() -> None:
-    async def silent(_stream: trio.SocketStream, _connection: WSConnection) -> None:
-        await trio.sleep_forever()
-
     options = WebSocketOptions(ping_seconds=0.02, pong_seconds=0.02)
     async with raw_websocket(silent) as url, connected(url, options=options) as client:
         failure = await client.end()
@@ -433,10 +420,8 @@ async def answering(reply: bytes) -> AsyncIterator[str]:
         with suppress(trio.BrokenResourceError):  # the client has heard enough
             await stream.send_all(reply)
 
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, handle, 0, host="127.0.0.1"))
-        yield f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp?key=secret"
-        nursery.cancel_scope.cancel()
+    async with tcp_server(handle) as port:
+        yield f"ws://127.0.0.1:{port}/mcp?key=secret"
 
 
 @pytest.mark.parametrize(
@@ -478,12 +463,8 @@ async def test_a_port_where_nobody_listens_is_named() -> None:
 
 
 async def test_a_server_that_never_answers_the_upgrade_is_given_up() -> None:
-    async def silent(stream: trio.SocketStream) -> None:
-        await trio.sleep_forever()
-
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, silent, 0, host="127.0.0.1"))
-        url = f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
+    async with tcp_server(silent) as port:
+        url = f"ws://127.0.0.1:{port}/mcp"
         with pytest.raises(ConnectError, match=r"did not open a WebSocket in 0\.05 s"):
             async with connected(url, limits=Limits(connect_seconds=0.05)):
                 pass
@@ -491,7 +472,6 @@ async def test_a_server_that_never_answers_the_upgrade_is_given_up() -> None:
             async with connect(url, limits=Limits(connect_seconds=0.05)):
                 pass
         assert isinstance(caught.value.__cause__, DeadlineError)
-        nursery.cancel_scope.cancel()
 
 
 async def test_headers_credentials_and_the_subprotocol_are_offered_and_none_has_to_be_taken() -> None:

@@ -20,17 +20,12 @@ from playhead.servers.websocket import WebSocketServerOptions
 from playhead.servers.websocket_frames import OWN_BYTES
 from playhead.testing.transports import Peer
 from tests.servers.launch import pages_command
-from tests.servers.raw_websocket import RawWebSocket, raw_websocket
+from tests.servers.raw_websocket import RawWebSocket, raw_websocket, read
 from tests.servers.served_websocket import served_websocket
 
 PEAK_BYTES = 400_000_000
 CLIENTS = 32
 MESSAGES = 16
-
-
-def read(uri: str, request_id: int, text: object = "") -> dict[str, object]:
-    params = {"uri": uri, "arguments": {"text": text}}
-    return {"jsonrpc": "2.0", "id": request_id, "method": "resources/read", "params": params}
 
 
 @asynccontextmanager
@@ -57,9 +52,9 @@ LONG_TEXT = "x" * 2 * OWN_BYTES
 async def test_a_long_message_waits_for_a_slot_and_small_ones_are_answered_meanwhile() -> None:
     peer = Peer()
     async with clients_of(peer, 1, 3) as (greedy, patient, modest):
-        await greedy.send(read("hold://x", 1, LONG_TEXT))
+        await greedy.send(read("hold://x", 1, text=LONG_TEXT))
         await peer.anyone_started.wait()
-        await patient.send(read("hold://x", 2, LONG_TEXT))
+        await patient.send(read("hold://x", 2, text=LONG_TEXT))
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert peer.started == 1
         assert (await modest.ask("ping"))["result"] == {}
@@ -71,9 +66,9 @@ async def test_a_long_message_waits_for_a_slot_and_small_ones_are_answered_meanw
 async def test_a_long_message_that_gets_no_slot_in_time_closes_with_1013() -> None:
     peer = Peer()
     async with clients_of(peer, 1, 3, WebSocketServerOptions(message_seconds=0.1)) as (greedy, late, modest):
-        await greedy.send(read("hold://x", 1, LONG_TEXT))
+        await greedy.send(read("hold://x", 1, text=LONG_TEXT))
         await peer.anyone_started.wait()
-        await late.send(read("hold://x", 1, LONG_TEXT))
+        await late.send(read("hold://x", 1, text=LONG_TEXT))
         closed = await late.receive()
         assert isinstance(closed, CloseConnection)
         assert closed.code == 1013
@@ -83,12 +78,12 @@ async def test_a_long_message_that_gets_no_slot_in_time_closes_with_1013() -> No
 async def test_what_a_client_held_is_there_for_others_when_it_has_left() -> None:
     peer = Peer()
     async with clients_of(peer, 1, 2) as (greedy, next_one):
-        await greedy.send(read("hold://x", 1, LONG_TEXT))
+        await greedy.send(read("hold://x", 1, text=LONG_TEXT))
         await peer.anyone_started.wait()
         await greedy.stream.aclose()
         await peer.anyone_cancelled.wait()
         peer.release.set()
-        await next_one.send(read("hold://x", 1, LONG_TEXT))
+        await next_one.send(read("hold://x", 1, text=LONG_TEXT))
         assert (await next_one.receive())["result"]["contents"]
 
 

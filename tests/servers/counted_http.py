@@ -6,16 +6,15 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.limits import MIB
-from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.http import base_url
 from playhead.servers.http_connection import HttpServerOptions
+from tests.servers.loopback import app_server
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,10 +40,7 @@ async def counted_http(
             counted.queries.append(scope["query_string"])
         await inner(scope, receive, send)
 
-    sock = bind("127.0.0.1", port)
-    counted.url = base_url(sock, scheme="http" if tls is None else "https") + "/mcp"
     options = HttpServerOptions(body_bytes=64 * MIB)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve_app, app, sock, options=options, tls=tls))
+    async with app_server(app, port=port, options=options, tls=tls) as sock:
+        counted.url = base_url(sock, scheme="http" if tls is None else "https") + "/mcp"
         yield counted
-        nursery.cancel_scope.cancel()

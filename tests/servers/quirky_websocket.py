@@ -11,11 +11,12 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
+
+from tests.servers.loopback import tcp_server
 
 REVISION = "2024-11-05"
 EXACT_INTEGERS = 2**53
@@ -224,8 +225,6 @@ TOOLS = [
 async def quirky_server() -> AsyncIterator[QuirkyServer]:
     """A listening server; leaving ends it."""
     server = QuirkyServer()
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
-        server.url = f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
+    async with tcp_server(server.serve) as port:
+        server.url = f"ws://127.0.0.1:{port}/mcp"
         yield server
-        nursery.cancel_scope.cancel()

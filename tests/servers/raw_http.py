@@ -14,6 +14,8 @@ from typing import Any
 
 import trio
 
+from tests.servers.loopback import tcp_server
+
 Json = dict[str, Any]
 
 
@@ -49,6 +51,15 @@ class Exchange:
 
     async def raw(self, data: bytes) -> None:
         await self.stream.send_all(data)
+
+    async def begin(self, kind: str = "text/event-stream") -> None:
+        """The head of an answer in chunks."""
+        head = f"HTTP/1.1 200 X\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n"
+        await self.stream.send_all(head.encode())
+
+    async def chunk(self, data: bytes, *, last: bool = False) -> None:
+        end = b"0\r\n\r\n" if last else b""
+        await self.stream.send_all(b"%x\r\n%s\r\n" % (len(data), data) + end)
 
     async def hang_up(self) -> None:
         self.closed = True
@@ -117,13 +128,9 @@ async def raw_http(
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return
 
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
-        bound = listeners[0].socket.getsockname()[1]
+    async with tcp_server(serve, port=port) as bound:
         server.url = f"http://127.0.0.1:{bound}/mcp"
-        nursery.start_soon(trio.serve_listeners, serve, listeners)
         yield server
-        nursery.cancel_scope.cancel()
 
 
 async def _receive(stream: trio.SocketStream) -> Exchange | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 
 import trio
+
+from tests.servers.loopback import tcp_server
 
 Handler = Callable[["RawOrigin", trio.SocketStream, bytes], Awaitable[None]]
 
@@ -22,7 +23,11 @@ class RawOrigin:
         self._news = trio.lowlevel.ParkingLot()
         self.asked = trio.Event()
         self.closed = trio.Event()
-        self.url = ""
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     async def serve(self, stream: trio.SocketStream) -> None:
         self.connections += 1
@@ -82,8 +87,5 @@ async def says_nothing(origin: RawOrigin, stream: trio.SocketStream, head: bytes
 @asynccontextmanager
 async def raw_origin(handler: Handler) -> AsyncIterator[RawOrigin]:
     origin = RawOrigin(handler)
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, origin.serve, 0, host="127.0.0.1"))
-        origin.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+    async with tcp_server(origin.serve) as origin.port:
         yield origin
-        nursery.cancel_scope.cancel()

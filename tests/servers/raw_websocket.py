@@ -13,7 +13,7 @@ import trio
 from mcp.client import Transport
 from mcp.shared.message import SessionMessage
 from wsproto.connection import Connection, ConnectionState, ConnectionType
-from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
+from wsproto.events import CloseConnection, Event, Ping, TextMessage
 from wsproto.utilities import generate_accept_token
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
@@ -53,9 +53,6 @@ class RawWebSocket:
 
     async def send_text(self, text: str) -> None:
         await self.stream.send_all(self.frames.send(TextMessage(data=text)))
-
-    async def send_bytes(self, data: bytes) -> None:
-        await self.stream.send_all(self.frames.send(BytesMessage(data=data)))
 
     async def send_piece(self, text: str, *, last: bool) -> None:
         """One fragment."""
@@ -108,6 +105,12 @@ class RawWebSocket:
         answer = await self.ask("initialize", params, id=0)
         await self.send({"jsonrpc": "2.0", "method": notification})
         return answer
+
+
+def read(uri: str, request_id: int, **arguments: object) -> dict[str, object]:
+    """A request that reads a resource."""
+    params = {"uri": uri} | ({"arguments": arguments} if arguments else {})
+    return {"jsonrpc": "2.0", "id": request_id, "method": "resources/read", "params": params}
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from mcp.shared.message import SessionMessage
 
 from playhead.protocol.framing import Line, LineFramer
 from playhead.testing import peers
+from tests.servers.loopback import tcp_server
 
 
 @asynccontextmanager
@@ -49,9 +50,5 @@ async def relayed_stdio(server: Server[Any]) -> AsyncIterator[list[str]]:
         except* (trio.BrokenResourceError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the client left in the middle of an answer
 
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        port = listeners[0].socket.getsockname()[1]
-        nursery.start_soon(trio.serve_listeners, serve, listeners)
+    async with tcp_server(serve) as port:
         yield peers.relay_command(port)
-        nursery.cancel_scope.cancel()

@@ -11,6 +11,8 @@ from typing import Any
 import h11
 import trio
 
+from tests.servers.loopback import tcp_server
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -88,11 +90,8 @@ async def scripted_http(*answers: Answer) -> AsyncIterator[tuple[str, list[Asked
                 # The answer was written by hand: a new state reads the next request.
                 connection = h11.Connection(h11.SERVER)
 
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, serve, listeners)
-        yield f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}", asked
-        nursery.cancel_scope.cancel()
+    async with tcp_server(serve) as port:
+        yield f"http://127.0.0.1:{port}", asked
 
 
 async def _answer(answer: Answer, answering: Answering, scope: trio.CancelScope) -> None:

@@ -6,9 +6,9 @@ trio-websocket is not what the client is made of, so the two ends do not share t
 from __future__ import annotations
 
 import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Any
 
 import anyio
@@ -19,6 +19,8 @@ from mcp.shared.message import SessionMessage
 from trio_websocket import ConnectionClosed, WebSocketConnection, WebSocketRequest, WebSocketServer
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Request
+
+from tests.servers.loopback import tcp_server
 
 Handler = Callable[[WebSocketRequest], Awaitable[None]]
 
@@ -40,9 +42,19 @@ async def listening(handler: Handler, *, tls: ssl.SSLContext | None = None) -> A
         server = WebSocketServer(
             handle, listeners, handler_nursery=nursery, max_message_size=1 << 26, disconnect_timeout=1
         )
-        await nursery.start(partial(server.run))
+        await nursery.start(server.run)
         yield f"{'ws' if tls is None else 'wss'}://localhost:{port}/mcp"
         nursery.cancel_scope.cancel()
+
+
+def frame(payload: bytes, *, first: bool = True, final: bool = True, opcode: int = 1) -> bytes:
+    """A frame of a message, as no library would let a test write it."""
+    head, length = (0x80 if final else 0) | (opcode if first else 0), len(payload)
+    if length < 126:
+        return bytes([head, length]) + payload
+    if length < 1 << 16:
+        return bytes([head, 126]) + struct.pack("!H", length) + payload
+    return bytes([head, 127]) + struct.pack("!Q", length) + payload
 
 
 async def serve_session(server: Server[Any], websocket: WebSocketConnection) -> None:
@@ -96,7 +108,5 @@ async def raw_websocket(
         await stream.send_all(connection.send(AcceptConnection()))
         await talk(stream, connection)
 
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, handle, 0, host="127.0.0.1"))
-        yield f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
-        nursery.cancel_scope.cancel()
+    async with tcp_server(handle) as port:
+        yield f"ws://127.0.0.1:{port}/mcp"

@@ -7,7 +7,7 @@ import random
 import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import trio
@@ -173,7 +173,9 @@ async def test_an_error_that_is_kept_keeps_no_page() -> None:
     assert [page() for page in pages] == [None] * len(pages)
 
 
-async def test_errors_that_are_each_others_cause_break_the_stream_like_any_other() -> None:
+async def test_errors_that_are_each_others_cause_break_the_stream_like_any_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     first, second = ServerError("the first", code=-32000), ServerError("the second", code=-32000)
     first.__cause__, second.__cause__ = second, first
 
@@ -185,14 +187,31 @@ async def test_errors_that_are_each_others_cause_break_the_stream_like_any_other
             await stream.read_all()
 
 
-async def test_several_blobs_of_a_page_count_together(autojump_clock: trio.testing.MockClock) -> None:
-    assert (await read(ScriptedPages(DATA, blobs_a_page=7)))[0] == DATA
-
-
-async def test_done_behind_the_last_bytes_ends_the_stream(autojump_clock: trio.testing.MockClock) -> None:
-    whole, statistics = await read(ScriptedPages(DATA[:9000], done_with_data=True, end="done"))
-    assert whole == DATA[:9000]
-    assert statistics.ended_by == "done"
+@pytest.mark.parametrize(
+    ("server", "size_bytes", "ended_by", "size_was_wrong"),
+    [
+        pytest.param({"blobs_a_page": 7}, None, "empty", False, id="several blobs of a page count together"),
+        pytest.param(
+            {"end": "done", "done_with_data": True}, None, "done", False, id="behind the last bytes"
+        ),
+        pytest.param({"end": "refuse"}, len(DATA), "size", False, id="a refusal past the known size"),
+        pytest.param({"end": "refuse"}, None, "error", False, id="an error three times behind a short page"),
+        pytest.param({"end": "refuse"}, 800_000, "error", True, id="an error below a size that is too large"),
+        pytest.param({}, 0, "empty", False, id="an announced size of 0 says nothing"),
+    ],
+)
+async def test_the_end_is_found_and_told(
+    autojump_clock: trio.testing.MockClock,
+    server: dict[str, Any],
+    size_bytes: int | None,
+    ended_by: EndedBy,
+    size_was_wrong: bool,
+) -> None:
+    whole, statistics = await read(ScriptedPages(DATA, delay=0.1, **server), size_bytes=size_bytes)
+    assert whole == DATA
+    assert (statistics.ended_by, statistics.end_bytes) == (ended_by, len(DATA))
+    assert statistics.size_was_wrong is size_was_wrong
+    assert trio.current_time() < 10, "it does not wait as after a refusal"
 
 
 @pytest.mark.parametrize("end", ["empty_blob", "done", "416"])
@@ -258,18 +277,6 @@ async def test_a_known_size_is_confirmed_while_its_data_are_readable_at_once(
     assert not stream.statistics().size_was_wrong
 
 
-async def test_a_known_size_with_a_refusal_past_it_is_the_end(autojump_clock: trio.testing.MockClock) -> None:
-    whole, statistics = await read(ScriptedPages(DATA, end="refuse", delay=0.1), size_bytes=len(DATA))
-    assert whole == DATA
-    assert statistics.ended_by == "size"
-
-
-async def test_an_announced_size_of_0_says_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    whole, statistics = await read(ScriptedPages(DATA, delay=0.1), size_bytes=0)
-    assert whole == DATA
-    assert not statistics.size_was_wrong
-
-
 @pytest.mark.parametrize("size_bytes", [5, 300_000, 700_000, 700_002, 5_000_000])
 async def test_a_wrong_size_is_said_and_changes_no_byte(
     autojump_clock: trio.testing.MockClock, size_bytes: int
@@ -285,23 +292,6 @@ async def test_six_bytes_that_say_done_are_data_where_the_size_is_known(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     assert (await read(ScriptedPages(b"[DONE]"), size_bytes=6))[0] == b"[DONE]"
-
-
-async def test_an_error_three_times_behind_a_short_page_is_the_end(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    whole, statistics = await read(ScriptedPages(DATA, end="refuse", delay=0.1))
-    assert whole == DATA
-    assert (statistics.ended_by, statistics.end_bytes) == ("error", len(DATA))
-    assert trio.current_time() < 10, "it does not wait as after a refusal"
-
-
-async def test_an_error_where_the_announced_size_was_too_large_is_the_end(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    whole, statistics = await read(ScriptedPages(DATA, end="refuse", delay=0.1), size_bytes=800_000)
-    assert whole == DATA
-    assert (statistics.ended_by, statistics.size_was_wrong) == ("error", True)
 
 
 @pytest.mark.parametrize("size_bytes", [None, 700_001])

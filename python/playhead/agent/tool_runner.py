@@ -43,13 +43,13 @@ class CallOutcome:
     """The outcome of a call."""
 
     result: ToolResult
-    """For the model."""
+    """The result that the model gets."""
     turn: TurnDecision = GO_ON
     """Decides if the model is called again after it."""
     media: tuple[Playable, ...] = ()
-    """For the player, in order."""
+    """The media that the player gets, in order."""
     pictures: tuple[ResultImage, ...] = ()
-    """For the user; events name them."""
+    """The images that the user sees; events name them."""
     processed: ProcessedResult | None = None
     """The whole result, if a hub answered."""
     response: StructuredResponse | None = None
@@ -59,7 +59,7 @@ class CallOutcome:
 
 
 class ToolRunner(Protocol):
-    """Runs tools for the loop. Two optional methods are used if present: those of `Prompting` and
+    """Runs tools for the loop. Two optional methods are used if present, from `Prompting` and
     `Describing`."""
 
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -159,18 +159,18 @@ class HubRunner:
         if processed.is_error or processed.resolution.delivery is Delivery.USER:
             return ()
         hears = self._audio and processed.turn.decision == "continue"
-        found: list[Attachment] = []
+        attachments: list[Attachment] = []
         for part in processed.result.plan.parts():
             match part:
                 case ShowImage() if self._images:
-                    found.append(Attachment(kind="image", mime_type=part.mime_type, base64=part.base64))
+                    attachments.append(Attachment(kind="image", mime_type=part.mime_type, base64=part.base64))
                 case PlayAudio(base64=str(base64)) if hears:
-                    found.append(
+                    attachments.append(
                         Attachment(kind="audio", mime_type=part.mime_type or "audio/mpeg", base64=base64)
                     )
                 case _:
                     pass
-        return tuple(found)
+        return tuple(attachments)
 
 
 class JoinedRunner:
@@ -238,9 +238,9 @@ def refused_outcome(
 def unknown(call: ToolCall, names: Iterable[str], *, near: bool = True) -> CallOutcome:
     """Make the outcome of a call of a tool that isn't offered. `near`: suggest similar names."""
     known = tuple(names)
-    found = get_close_matches(call.name, known, n=NEAR_NAMES) if near else ()
+    close = get_close_matches(call.name, known, n=NEAR_NAMES) if near else ()
     hint = (
-        f"did you mean {', '.join(found)}?" if found else f"the tools are {', '.join(known[:LISTED_NAMES])}"
+        f"did you mean {', '.join(close)}?" if close else f"the tools are {', '.join(known[:LISTED_NAMES])}"
     )
     if not known:
         hint = "no tools are offered"
@@ -249,8 +249,8 @@ def unknown(call: ToolCall, names: Iterable[str], *, near: bool = True) -> CallO
 
 def bad_arguments(call: ToolCall, spec: ToolSpec) -> CallOutcome:
     """Make the outcome of a call whose arguments are not a JSON object."""
-    got = repr(_short(call.arguments_text)) if call.arguments_text else "nothing"
-    problem = call.problem or f"expected one JSON object, got {got}"
+    excerpt = repr(_short(call.arguments_text)) if call.arguments_text else "nothing"
+    problem = call.problem or f"expected one JSON object, got {excerpt}"
     properties = spec.parameters.get("properties")
     names = ", ".join(properties) if isinstance(properties, dict) and properties else "none"
     return refused_outcome(

@@ -112,7 +112,7 @@ async def open_hub(
             try:
                 yield hub
             finally:
-                hub.leave()
+                hub.close()
 
 
 class Hub:
@@ -358,7 +358,7 @@ class Hub:
         silent = {name for name, server in self._servers.items() if server.has_default_hints}
         self._catalog = catalog_of(listed, servers=self._entries, configs=self.configs, silent=silent)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Begin to disconnect from every server; the context waits for them."""
         self._closed = True
         for server in self._servers.values():

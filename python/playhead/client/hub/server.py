@@ -208,7 +208,7 @@ class HubServer:
             why = await session.wait_lost()
             self._dead = True
             self._set(ServerStatus.LOST, f"the connection ended: {why}" if why else "the connection ended")
-            await session.wait_live()
+            await session.wait_connected()
             self._dead = False
             self.note_reached()
             await self._list_again()

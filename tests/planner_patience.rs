@@ -114,11 +114,7 @@ fn the_allowed_wait_is_the_patience_or_the_timeout_of_an_answer_that_has_begun()
     let request = ask(&mut planner, 0.0, 0)[0];
     assert_eq!(planner.allowed_seconds(), 2.0);
     planner.heard(1.0);
-    assert_eq!(
-        planner.allowed_seconds(),
-        31.0,
-        "30 s from the byte at 1 s"
-    );
+    assert_eq!(planner.allowed_seconds(), 31.0, "30 s from the byte at 1 s");
     ask(&mut planner, 30.9, 0);
     assert_eq!(planner.broken(), None);
     planner.on_error(request.id, 31.0, LOST);

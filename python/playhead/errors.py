@@ -15,6 +15,8 @@ words.
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 
@@ -378,6 +380,17 @@ class DescriptorLimitError(PlayheadError):
 def is_descriptor_limit(error: OSError) -> bool:
     """Return whether `error` says that no file descriptor is free, in this process or in the system."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+@contextmanager
+def naming_descriptor_limit() -> Iterator[None]:
+    """Raise `DescriptorLimitError` in place of an `OSError` that says that no file descriptor is free."""
+    try:
+        yield
+    except OSError as error:
+        if is_descriptor_limit(error):
+            raise DescriptorLimitError(NO_DESCRIPTOR) from error
+        raise
 
 
 # --- the disk ----------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ pub fn with_text<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R) ->
 }
 
 unsafe extern "C" {
-    /// In the stable ABI since 3.2, and missing in `pyo3::ffi`.
+    /// Part of the stable ABI since 3.2, and missing in `pyo3::ffi`.
     fn _PyBytes_Resize(object: *mut *mut ffi::PyObject, len: ffi::Py_ssize_t) -> std::ffi::c_int;
 }
 

@@ -75,9 +75,9 @@ impl Frame {
     }
 
     fn blobs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let found = PyList::empty(py);
+        let blobs = PyList::empty(py);
         if self.frame.blobs.is_empty() {
-            return Ok(found);
+            return Ok(blobs);
         }
         let view = PyMemoryView::from(self.data.bind(py))?;
         for blob in &self.frame.blobs {
@@ -92,9 +92,9 @@ impl Frame {
                 blob.span.end.try_into()?,
                 1,
             );
-            found.append((field, blob.item, view.get_item(span)?))?;
+            blobs.append((field, blob.item, view.get_item(span)?))?;
         }
-        Ok(found)
+        Ok(blobs)
     }
 
     fn __repr__(&self) -> String {

@@ -166,8 +166,8 @@ impl PyPipe {
 
 impl PyPipe {
     fn store(&self, py: Python<'_>, offset: u64, payload: Payload<'_>) -> PyResult<u64> {
-        let (Payload::Text(given) | Payload::Bytes(given)) = payload;
-        let written = if given.len() >= DETACH_BYTES {
+        let (Payload::Text(bytes) | Payload::Bytes(bytes)) = payload;
+        let written = if bytes.len() >= DETACH_BYTES {
             py.detach(|| self.pipe.write(offset, payload))
         } else {
             self.pipe.write(offset, payload)

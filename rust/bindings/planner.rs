@@ -25,8 +25,8 @@ const DEMANDS: [(&str, Demand); 3] = [
 ];
 
 fn named<T: Copy>(py: Python<'_>, table: &[(&str, T)], word: &str, what: &str) -> PyResult<T> {
-    let found = table.iter().find(|(name, _)| *name == word);
-    found.map(|(_, value)| *value).ok_or_else(|| {
+    let entry = table.iter().find(|(name, _)| *name == word);
+    entry.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<_> = table.iter().map(|(name, _)| *name).collect();
         usage(
             py,

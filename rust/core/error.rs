@@ -36,7 +36,7 @@ pub enum Error {
         /// The requested value.
         bytes: u64,
     },
-    /// As much behind the reader as the capacity, so that nothing could be written (the caller's fault).
+    /// The bytes behind the reader fill the capacity, so that nothing could be written (the caller's fault).
     Behind {
         /// The requested value.
         bytes: u64,

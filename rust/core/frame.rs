@@ -98,7 +98,7 @@ pub struct Frame {
     pub depth: usize,
     /// The number of its values: one for each opening bracket and each comma.
     pub values: usize,
-    /// In the order in which they appear.
+    /// The blobs in the order in which they appear.
     pub blobs: Vec<Blob>,
 }
 
@@ -232,7 +232,7 @@ impl Name {
 /// True if a key with escapes means `name`, which is of letters: only `\u00xx` stands for one.
 fn spells(mut key: &[u8], name: &[u8]) -> bool {
     for &letter in name {
-        let (found, rest) = match key {
+        let (character, rest) = match key {
             [b'\\', b'u', hex @ ..] => match hex.split_at_checked(4) {
                 Some((digits, rest)) => (
                     str::from_utf8(digits)
@@ -245,7 +245,7 @@ fn spells(mut key: &[u8], name: &[u8]) -> bool {
             [byte, rest @ ..] => (Some(u32::from(*byte)), rest),
             [] => return false,
         };
-        if found != Some(u32::from(letter)) {
+        if character != Some(u32::from(letter)) {
             return false;
         }
         key = rest;

@@ -77,7 +77,7 @@ fn scaled(sample: [u8; 2], gain: i32) -> [u8; 2] {
     (((product + (ONE / 2)) >> 16) as i16).to_ne_bytes()
 }
 
-/// Adds the samples of `other` to those of `pcm`, as many as both have. A sum beyond full scale is clipped.
+/// Adds the samples of `other` to the samples of `pcm`, as many as both have. A sum beyond full scale is clipped.
 pub fn add(pcm: &mut [u8], other: &[u8], sample: Sample) {
     match sample {
         Sample::S16 => {
@@ -133,9 +133,9 @@ mod tests {
         for gain in [0.001, 0.125, 0.3333, 0.729, 0.9999] {
             for sample in (i16::MIN..=i16::MAX).step_by(37) {
                 let exact = f64::from(sample) * gain;
-                let got = f64::from(after(&[sample], gain, gain)[0]);
+                let actual = f64::from(after(&[sample], gain, gain)[0]);
                 // Half a step, and the error of 16 bits of gain over a full-scale sample.
-                assert!((got - exact).abs() <= 0.5 + 0.25, "{sample} * {gain}");
+                assert!((actual - exact).abs() <= 0.5 + 0.25, "{sample} * {gain}");
             }
         }
     }

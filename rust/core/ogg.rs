@@ -96,8 +96,8 @@ impl Page {
 /// Finds the pages of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
-    held: Vec<u8>,
-    /// The place in `held` of the next byte to look at, which is at `offset` of the stream.
+    buffer: Vec<u8>,
+    /// The place in `buffer` of the next byte to look at, which is at `offset` of the stream.
     at: usize,
     offset: u64,
     /// Bytes that were summed up in vain, less what was skipped since.
@@ -117,9 +117,9 @@ impl Pages {
 
     /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.held.drain(..self.at);
+        self.buffer.drain(..self.at);
         self.at = 0;
-        self.held.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(bytes);
     }
 
     /// Nothing follows: a page that is cut short is not waited for.
@@ -136,20 +136,20 @@ impl Pages {
     /// The next page; `None` before more bytes are pushed.
     pub fn next_page(&mut self) -> Option<Page> {
         loop {
-            let held = self.held.get(self.at..).unwrap_or_default();
-            let Some(start) = memmem::find(held, CAPTURE) else {
+            let rest = self.buffer.get(self.at..).unwrap_or_default();
+            let Some(start) = memmem::find(rest, CAPTURE) else {
                 let maybe = CAPTURE.len() - 1;
-                self.skip(held.len().saturating_sub(maybe));
+                self.skip(rest.len().saturating_sub(maybe));
                 return None;
             };
             self.skip(start);
-            let held = self.held.get(self.at..).unwrap_or_default();
-            let len = match page_bytes(held) {
+            let rest = self.buffer.get(self.at..).unwrap_or_default();
+            let len = match page_bytes(rest) {
                 None if !self.is_over => return None,
                 Some(len) if self.wasted + len <= WASTE_MAX_BYTES => len,
                 _ => 0,
             };
-            match held.get(..len) {
+            match rest.get(..len) {
                 None if !self.is_over => return None,
                 None => {}
                 Some(raw) => {
@@ -176,13 +176,13 @@ impl Pages {
 }
 
 /// The size of the page that begins here, by its header; 0 for another version.
-fn page_bytes(held: &[u8]) -> Option<usize> {
-    let version = *held.get(4)?;
+fn page_bytes(bytes: &[u8]) -> Option<usize> {
+    let version = *bytes.get(4)?;
     if version != 0 {
         return Some(0);
     }
-    let segments = usize::from(*held.get(HEADER_BYTES - 1)?);
-    let lacing = held.get(HEADER_BYTES..HEADER_BYTES + segments)?;
+    let segments = usize::from(*bytes.get(HEADER_BYTES - 1)?);
+    let lacing = bytes.get(HEADER_BYTES..HEADER_BYTES + segments)?;
     let body: usize = lacing.iter().map(|&len| usize::from(len)).sum();
     Some(HEADER_BYTES + segments + body)
 }

@@ -245,7 +245,7 @@ impl<W: Wake, E> Pipe<W, E> {
     /// Stores a page at its absolute offset, and returns its length in bytes; see [`Writer::write`].
     ///
     /// # Errors
-    /// [`Error::Closed`] after close or abort, and those of [`Writer::write`].
+    /// [`Error::Closed`] after close or abort, and the errors of [`Writer::write`].
     pub fn write(&self, offset: u64, payload: Payload<'_>) -> Result<u64, Error> {
         let mut ledger = lock(&self.ledger);
         if self.state() != State::Open {
@@ -274,7 +274,7 @@ impl<W: Wake, E> Pipe<W, E> {
         is_so
     }
 
-    /// For a writing thread: blocks until `room_bytes` more fit past the tail; false if `timeout` passes first.
+    /// Blocks a writing thread until `room_bytes` more fit past the tail; false if `timeout` passes first.
     ///
     /// # Errors
     /// [`Error::Room`] for more than fits ahead of the reader; [`Error::Closed`] once the stream is closed or aborted.

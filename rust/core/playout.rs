@@ -150,7 +150,7 @@ impl Phase {
 pub struct Filled {
     /// Bytes of audio; the rest of the period is silence.
     pub audio_bytes: usize,
-    /// The phase changed, or that of what is mixed in.
+    /// The phase changed, or the mixed-in playout's phase.
     pub moved: bool,
 }
 
@@ -217,7 +217,7 @@ pub struct Playout<W, E> {
 }
 
 impl<W: Wake, E> Playout<W, E> {
-    /// A playout of what is written to `pipe`, held back until [`Self::release`].
+    /// A playout of the audio written to `pipe`, held back until [`Self::release`].
     #[must_use]
     pub fn new(pipe: Arc<Pipe<W, E>>, settings: PlayoutSettings) -> Self {
         Self {
@@ -327,8 +327,8 @@ impl<W: Wake, E> Playout<W, E> {
         }
     }
 
-    /// The same without what is mixed in. `held`: as if it was paused.
-    fn fill_alone(&self, out: &mut [u8], now: Duration, held: bool) -> Filled {
+    /// The same without the mixed-in playout. `is_held`: as if it was paused.
+    fn fill_alone(&self, out: &mut [u8], now: Duration, is_held: bool) -> Filled {
         let mut moved = false;
         if self.phase() == Phase::Dry
             && (self.writer_waits.load(Ordering::Acquire) || self.pipe.state() != State::Open)
@@ -358,7 +358,7 @@ impl<W: Wake, E> Playout<W, E> {
                 }
             }
             let phase = self.phase();
-            let fade = self.fade(held);
+            let fade = self.fade(is_held);
             if !phase.is_audible() {
                 break;
             }
@@ -407,7 +407,7 @@ impl<W: Wake, E> Playout<W, E> {
         Filled { audio_bytes, moved }
     }
 
-    /// For a sink's own thread: blocks until there is audio, and puts it into `out`. 0 is the end, and `None` an
+    /// Blocks a sink's own thread until there is audio, and puts it into `out`. 0 is the end, and `None` an
     /// [`Self::interrupt_take`].
     ///
     /// # Errors
@@ -658,11 +658,11 @@ impl<W: Wake, E> Playout<W, E> {
     }
 
     /// The fade that a callback applies now.
-    fn fade(&self, held: bool) -> Fade {
+    fn fade(&self, is_held: bool) -> Fade {
         let pause = self.settings.fade_frames;
         let seek = self.settings.seek_fade_frames;
         match self.stop_frames.load(Ordering::Acquire) {
-            PLAYS if held || self.paused() => Fade::Out { frames: pause },
+            PLAYS if is_held || self.paused() => Fade::Out { frames: pause },
             PLAYS if self.was_cut.load(Relaxed) => Fade::In { frames: seek },
             PLAYS => Fade::In { frames: pause },
             frames => Fade::Out { frames },

@@ -263,25 +263,25 @@ impl ReadGuard<'_> {
     pub fn copy(self, out: &mut [u8]) -> (usize, u64) {
         let ring = self.ring;
         let head = ring.head.load(Ordering::Relaxed);
-        let held = ring.tail() - head;
-        let len = held.min(out.len() as u64);
+        let readable = ring.tail() - head;
+        let len = readable.min(out.len() as u64);
         // SAFETY: this is the guard, and the range lies in [head, tail), which the writer leaves alone.
         let (first, second) = unsafe { ring.slices(head..head + len) };
         let (first_out, rest) = out.split_at_mut(first.len());
         first_out.copy_from_slice(first);
         rest[..second.len()].copy_from_slice(second);
         ring.head.store(head + len, Ordering::Release);
-        (len as usize, held - len)
+        (len as usize, readable - len)
     }
 
     /// Moves the head by `len` bytes, or to the tail, without a copy. Returns the bytes left.
     pub fn skip(self, len: u64) -> u64 {
         let ring = self.ring;
         let head = ring.head.load(Ordering::Relaxed);
-        let held = ring.tail() - head;
-        let len = held.min(len);
+        let readable = ring.tail() - head;
+        let len = readable.min(len);
         ring.head.store(head + len, Ordering::Release);
-        held - len
+        readable - len
     }
 }
 
@@ -355,14 +355,20 @@ impl Writer {
         })
     }
 
-    /// Compares the held bytes of `[offset, end)` and stores the rest; `kept` is `[kept_from, tail)`.
-    fn merge(&mut self, offset: u64, end: u64, kept: Range<u64>, page: &[u8]) -> Result<(), Error> {
-        let wanted = offset.max(kept.start)..end;
+    /// Compares the stored bytes of `[offset, end)` and stores the rest; `contiguous` is `[kept_from, tail)`.
+    fn merge(
+        &mut self,
+        offset: u64,
+        end: u64,
+        contiguous: Range<u64>,
+        page: &[u8],
+    ) -> Result<(), Error> {
+        let wanted = offset.max(contiguous.start)..end;
         let of_page =
             |run: &Range<u64>| &page[(run.start - offset) as usize..(run.end - offset) as usize];
-        let mut held = self.islands.clone();
-        held.insert(kept);
-        for run in held.held(wanted.clone()) {
+        let mut runs = self.islands.clone();
+        runs.insert(contiguous);
+        for run in runs.held(wanted.clone()) {
             // SAFETY: the writer wrote these bytes, and nobody else writes.
             let (first, second) = unsafe { self.ring.slices(run.clone()) };
             let ours = first.iter().chain(second);
@@ -375,7 +381,7 @@ impl Writer {
                 });
             }
         }
-        for gap in held.missing(wanted) {
+        for gap in runs.missing(wanted) {
             // SAFETY: rule 1. A gap lies at or past the tail, in no island, below
             // kept_from + capacity.
             let (first, second) = unsafe { self.ring.slices_mut(gap.clone()) };

@@ -4,7 +4,7 @@
 //! Theory of operation. The pages of one logical stream give three header packets, then audio. A packet overlaps with
 //! the one before it, so the first one gives no audio, and a decoder that starts anywhere converges with the second.
 //! Only pages state times, each that of its end: the time of what comes first is known when its page was decoded.
-//! Until then its audio is held back; it is at most that of one page.
+//! Until then its audio is held back; it is at most one page's.
 //!
 //! The rules:
 //! * "Not yet" is a value. Any chunking of the bytes gives the same samples.
@@ -36,7 +36,7 @@ use crate::vorbis_setup;
 
 /// Channels that Vorbis gives an order (Vorbis I, section 4.3.9).
 pub const CHANNELS_MAX: u8 = 8;
-/// As for all formats.
+/// The highest rate of all formats.
 pub const RATE_MAX_HZ: u32 = 384_000;
 /// Streams of a chain for each second of audio at most, after the first [`LINKS_FREE`].
 pub const LINKS_PER_SECOND: u32 = 20;
@@ -113,9 +113,9 @@ impl std::error::Error for Fault {}
 pub struct Format {
     /// Frames per second.
     pub rate_hz: u32,
-    /// In the order of WAV and FFmpeg.
+    /// Channels, in the order of WAV and FFmpeg.
     pub channels: u8,
-    /// As the encoder announces it; 0 if it does not.
+    /// The encoder's announced rate; 0 without one.
     pub nominal_bytes_per_second: u32,
 }
 
@@ -170,7 +170,7 @@ pub struct Vorbis {
     queue: VecDeque<Packet>,
     timing: Timing,
     start: Option<i64>,
-    held: Vec<i16>,
+    pending: Vec<i16>,
     pcm: Vec<i16>,
     frames: u64,
     packet_bytes: u64,
@@ -241,7 +241,7 @@ impl Vorbis {
             self.fault = step.err();
         }
         if is_done || self.fault.is_some() {
-            self.pcm.append(&mut self.held);
+            self.pcm.append(&mut self.pending);
         }
         let wanted = frames.saturating_mul(self.channels());
         let pcm: Vec<_> = self.pcm.drain(..wanted.min(self.pcm.len())).collect();
@@ -329,7 +329,7 @@ impl Vorbis {
     }
 
     fn begin_link(&mut self, serial: u32) -> Result<(), Fault> {
-        self.pcm.append(&mut self.held);
+        self.pcm.append(&mut self.pending);
         self.links += 1;
         let rate_hz = self.format.map_or(1, |format| format.rate_hz);
         let paid = self.frames / u64::from(rate_hz / LINKS_PER_SECOND).max(1);
@@ -369,7 +369,7 @@ impl Vorbis {
         let channels = self.channels();
         let out = match self.timing {
             Timing::At(_) => &mut self.pcm,
-            Timing::Start | Timing::Held => &mut self.held,
+            Timing::Start | Timing::Held => &mut self.pending,
         };
         let before = out.len();
         // Empty packets and further headers are not audio (Vorbis I, sections 4.3 and A.2).
@@ -416,25 +416,25 @@ impl Vorbis {
         Ok(())
     }
 
-    /// Gives what was held, now that its page has ended: at `granule`.
+    /// Gives the pending audio, now that its page has ended: at `granule`.
     fn settle(&mut self, granule: Option<i64>, ends: bool) {
         let channels = self.channels();
-        let count = self.held.len() / channels;
+        let count = self.pending.len() / channels;
         let end = granule.unwrap_or(count as i64);
         let mut start = end - count as i64;
         if self.timing == Timing::Start && (ends || start < 0) {
             let excess = count.min(usize::try_from(-start).unwrap_or(0)) * channels;
             if ends {
-                self.held.truncate(self.held.len() - excess);
+                self.pending.truncate(self.pending.len() - excess);
             } else {
-                self.held.drain(..excess);
+                self.pending.drain(..excess);
             }
             start = 0;
         }
         if !self.is_later_link {
             self.start.get_or_insert(start);
         }
-        self.pcm.append(&mut self.held);
+        self.pcm.append(&mut self.pending);
         self.timing = Timing::At(end);
     }
 }

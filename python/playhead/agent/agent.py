@@ -76,12 +76,12 @@ async def run_turn(
             anything else), another runner, several of these in a sequence, or None. If two offer the same
             name, the first one's tool is offered.
         messages: The history, the user's newest message last. It is not changed: `TurnResult.messages` holds
-            what the turn adds.
+            the messages that the turn adds.
         system: The system prompt; the tools' own configured prompts are added while they are offered.
         budgets: Default `Budgets()`.
-        approvals: Checked before each call. Default: `Approvals()`, for this turn: calls run, except those of
-            tools marked as destructive (`destructiveHint: true`), since there is nobody to ask.
-        middlewares: Around each model call; use `Hooks` for other places.
+        approvals: Checked before each call. Default: `Approvals()`, for this turn: calls run, unless their
+            tool is marked as destructive (`destructiveHint: true`), since there is nobody to ask.
+        middlewares: They wrap each model call; use `Hooks` for other places.
         on_event: Called with each event in order, and awaited if it returns an awaitable. A slow one delays
             the turn.
         player: Receives a result's audio at once; without it, `TurnResult.outcomes` holds the media. If the
@@ -97,7 +97,7 @@ async def run_turn(
     * `ModelError`, `TransportError`, or any other exception of the model: the request failed. The loop does
       not repeat it; a middleware may;
     * any exception of `on_event` or a middleware, unchanged; several at once in a group.
-    In each case calls in flight are cancelled on the wire, and `turn.messages` holds what was added until
+    In each case calls in flight are cancelled on the wire, and `turn.messages` holds all messages until
     then, every call with its result. The same after cancellation, and no task is left. Calls that `on_event`
     saw begin are reported as cancelled before the `error`, unless `on_event` itself raised or the turn was
     cancelled.
@@ -210,7 +210,7 @@ async def _ignore(_piece: ReplyPiece) -> None:
 
 
 class Agent:
-    """A model, its tools and the conversation so far. The arguments are those of `run_turn`.
+    """A model, its tools and the conversation so far. `run_turn` describes the arguments.
 
         async with open_hub() as hub:
             await hub.connect_all()
@@ -262,21 +262,23 @@ class Agent:
         """Run one turn: the user says this, and the model answers.
 
         Raises `UsageError` without any parts, `BusyError` while another turn runs, and what `run_turn`
-        raises. Whatever ends the turn, including cancellation, everything said and done until then stays in
+        raises. Whatever ends the turn, including cancellation, all messages and calls until then stay in
         the history, every call with its result, so that the next turn can continue.
         """
         if self._running is not None:
             raise BusyError("a turn is running: wait for it, or end it with `abort`")
         if not parts:
             raise UsageError("say: expected at least one string or attachment, got nothing")
-        said = UserMessage(parts=tuple(Text(text=part) if isinstance(part, str) else part for part in parts))
+        message = UserMessage(
+            parts=tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+        )
         turn = self._running = TurnHandle()
         self._turns += 1
         try:
             return await run_turn(
                 self.model,
                 self.tools,
-                (*self._messages, said),
+                (*self._messages, message),
                 system=self.system,
                 mode=self.mode,
                 budgets=self.budgets,
@@ -291,7 +293,7 @@ class Agent:
             )
         finally:
             self._running = None
-            self._messages += [said, *turn.messages]
+            self._messages += [message, *turn.messages]
 
     def abort(self) -> None:
         """End the running turn, as `TurnHandle.abort`; `say` returns what there is. Idle: does nothing."""

@@ -64,7 +64,7 @@ class ApprovalRequest:
     """The tool's own name."""
     description: str | None
     arguments: Mapping[str, Any]
-    """As they will be sent. The callback gets a copy; changing it has no effect."""
+    """A copy of the arguments of the call; changing it has no effect."""
     hints: ToolHints = ToolHints()
 
 
@@ -94,13 +94,13 @@ Ask = Callable[[ApprovalRequest], Awaitable[Approval]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
     by: Literal["rule", "approval"]
-    """`approval`: given earlier, or when asked."""
+    """`approval`: a person allowed the call, now or earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
     reason: str
-    """For the model. Never quotes an exception, which could hold a secret."""
+    """The model reads it. It never quotes an exception, which could hold a secret."""
     error: Exception | None = None
     """The exception of the callback, if any."""
 
@@ -140,14 +140,14 @@ def allowing_rule(request: ApprovalRequest, *, file: str = "your tool configurat
 
 def request_for(tool: HubTool, arguments: Mapping[str, Any]) -> ApprovalRequest:
     """Make the question about a call of a hub's tool."""
-    said = tool.annotations
+    annotations = tool.annotations
     hints = ToolHints()
-    if said is not None:
+    if annotations is not None:
         hints = ToolHints(
-            read_only=said.read_only_hint,
-            destructive=said.destructive_hint,
-            idempotent=said.idempotent_hint,
-            open_world=said.open_world_hint,
+            read_only=annotations.read_only_hint,
+            destructive=annotations.destructive_hint,
+            idempotent=annotations.idempotent_hint,
+            open_world=annotations.open_world_hint,
         )
     return ApprovalRequest(
         server=tool.server,
@@ -201,9 +201,9 @@ class ApprovalLedger:
         return True
 
     def _forget_expired(self, now: float) -> None:
-        self._standing = {key: kept for key, kept in self._standing.items() if now < kept.until}
-        kept = {key: [until for until in uses if now < until] for key, uses in self._once.items()}
-        self._once = {key: uses for key, uses in kept.items() if uses}
+        self._standing = {key: grant for key, grant in self._standing.items() if now < grant.until}
+        unexpired = {key: [until for until in uses if now < until] for key, uses in self._once.items()}
+        self._once = {key: uses for key, uses in unexpired.items() if uses}
 
 
 @dataclass(slots=True)
@@ -281,20 +281,20 @@ class Approvals:
         except UsageError as error:
             return Denied(reason=UNREADABLE, error=error)
         key = _key(request.server, request.tool, canonical)
-        # A copy of what was hashed: nobody can change it between the question and the call.
-        asked = replace(request, arguments=json.loads(canonical))
+        # A copy of the hashed arguments: nobody can change it between the question and the call.
+        question = replace(request, arguments=json.loads(canonical))
         asking = self._asking.setdefault(key, _Asking())
         asking.waiting += 1
         try:
             async with asking.lock:
-                given = self._ledger.take(key, now=self._clock())
-                if given is not None:
-                    return Allowed(by="approval") if given else Denied(reason=DECLINED)
+                answer = self._ledger.take(key, now=self._clock())
+                if answer is not None:
+                    return Allowed(by="approval") if answer else Denied(reason=DECLINED)
                 if self._ask is None:
                     return Denied(reason=NOBODY.format(remedy=self._remedy(request)))
                 if on_pending is not None:
                     await on_pending()
-                return await self._answer(self._ask, asked, key)
+                return await self._answer(self._ask, question, key)
         finally:
             asking.waiting -= 1
             if not asking.waiting:
@@ -306,9 +306,9 @@ class Approvals:
         except Exception as error:  # noqa: BLE001 - a user's callback; if it raises, the call doesn't run
             return Denied(reason=ASKING_FAILED, error=error)
         if not isinstance(approval, Approval):
-            got = type(approval).__name__
+            kind = type(approval).__name__
             return Denied(
-                reason=ASKING_FAILED, error=UsageError(f"the ask callback: expected an Approval, got {got}")
+                reason=ASKING_FAILED, error=UsageError(f"the ask callback: expected an Approval, got {kind}")
             )
         if approval.scope == "conversation":
             self._ledger.grant(key, approval, now=self._clock())

@@ -1,7 +1,7 @@
 """The limits of one turn, and the meter that counts against them.
 
 An exhausted budget never fails a turn: calls that would exceed it get a result that says so, and the model is
-called once more without tools and told why, so that the turn ends with an answer.
+called once more without tools and with the reason, so that the turn ends with an answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Budgets:
     """Calls of all rounds together: more than a reply requests on purpose, and
     few enough that a runaway model costs seconds."""
     max_seconds: float | None = 900.0
-    """From the start of the turn, including the time people take to approve. At the end, running calls are
+    """Starts with the turn, and includes the time people take to approve. At the end, running calls are
     cancelled; a streaming reply continues (its client's timeout bounds it). A single call may take 600 s
     (`Limits.tool_total_seconds`), which leaves room to continue after it."""
     max_tokens: int | None = 1_000_000
@@ -62,7 +62,7 @@ class Hit:
 
     budget: Exhausted
     reason: str
-    """For people and for the model."""
+    """A sentence that people and the model can read."""
 
 
 class Meter:

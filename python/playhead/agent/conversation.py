@@ -44,7 +44,7 @@ class ToolCall:
     name: str
     arguments: Mapping[str, Any] | None
     arguments_text: str
-    """As the model wrote them."""
+    """The arguments as the model wrote them."""
     problem: str = ""
     """If `arguments` is None and the codec knows: the mistake in the call, for the model to read."""
 

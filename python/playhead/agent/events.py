@@ -9,7 +9,7 @@ One turn with two parallel calls (`b` finishes first), then the answer:
 
 A call's response is emitted as soon as the call finishes, even while the reply still streams;
 `mcp_tool_complete` and the messages to the model are in call order. A call's status goes pending → invoking →
-done, error or cancelled. Events hold no media: they name what was played or shown, and never quote it.
+done, error or cancelled. Events hold no media: they name the audio and pictures, and never quote them.
 
 `to_json` and `from_json` convert an event to and from one line:
 
@@ -279,7 +279,7 @@ Event = (
 _DEPTH: Final = Limits().json_depth
 _DATA_KEYS: Final = frozenset({"data", "blob", "base64", "b64"})
 _KEYED_RUN: Final = 64
-"""As in results.redaction: under such a key a string of this length is always data."""
+"""Shortest string under such a key that is always data, as in results.redaction."""
 
 
 # --- writing -----------------------------------------------------------------------------------------
@@ -330,13 +330,13 @@ def _name_of(value: float) -> str:
 
 
 def _text(text: str, chars: int | None, key: str) -> str:
-    kept = without_inline_data(text)
-    if key.lower() in _DATA_KEYS and len(kept) >= _KEYED_RUN:
-        kept = without_inline_data(kept, run_chars=_KEYED_RUN)
-    if chars is None or len(kept) <= chars:
-        return kept
+    text = without_inline_data(text)
+    if key.lower() in _DATA_KEYS and len(text) >= _KEYED_RUN:
+        text = without_inline_data(text, run_chars=_KEYED_RUN)
+    if chars is None or len(text) <= chars:
+        return text
     half = chars // 2
-    return f"{kept[:half]}[… {len(kept) - 2 * half} characters left out …]{kept[len(kept) - half :]}"
+    return f"{text[:half]}[… {len(text) - 2 * half} characters left out …]{text[len(text) - half :]}"
 
 
 # --- reading -----------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def parse_line(line: str | bytes) -> Mapping[str, object]:
 
 
 def read_event(line: str | bytes, raw: Mapping[str, object]) -> Event | None:
-    """As `from_json`, for a line that `parse_line` has parsed to `raw`."""
+    """Do as `from_json`, with a line that `parse_line` has parsed to `raw`."""
     name = raw.get("type")
     if not isinstance(name, str):
         raise RecordingError(f"type: expected a string, got {kind_of(name)}", key="type")
@@ -395,8 +395,8 @@ def _invalid(raw: object, problem: ErrorDetails) -> RecordingError:
         return RecordingError(f"expected an event as one line of JSON, got {problem['msg']}")
     kind, allowed = kind_of(raw), problem.get("ctx", {}).get("expected")
     expected = _EXPECTED.get(problem["type"], allowed or problem["msg"])
-    got = "another one" if allowed and isinstance(raw, str) else kind
-    return RecordingError(f"{key}: expected {expected}, got {got}", key=key)
+    actual = "another one" if allowed and isinstance(raw, str) else kind
+    return RecordingError(f"{key}: expected {expected}, got {actual}", key=key)
 
 
 _EXPECTED: Final[Mapping[str, str]] = {

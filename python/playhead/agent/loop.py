@@ -2,10 +2,10 @@
 
 Each model call is one `ModelStep`: the reply streams, its calls run in the step's nursery as soon as they are
 complete, and when all have results the chain is entered again, one level deeper. Budgets are checked on
-entry, whoever enters. When one is used up, the model is called once more without tools and told why; its
+entry, whoever enters. When one is used up, the model is called once more without tools, with the reason; its
 answer ends the turn.
 
-More than 500 lines with `AudioPlayback`, whose events belong to those of a turn and which nothing else uses.
+More than 500 lines with `AudioPlayback`, whose events are part of a turn's and which nothing else uses.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ModelStep:
     def __init__(self, context: Context, calls: ToolCallRun) -> None:
         self._context = context
         self._calls = calls
-        self._said: list[str | RunningCall] = []
+        self._pieces: list[str | RunningCall] = []
         """Runs of text, and the calls between them."""
         self._text: list[str] = []
         """The text of the latest reply; there are several if a middleware retries."""
@@ -103,7 +103,8 @@ class ModelStep:
         """Emit `event`; a reply that is created again (by a middleware that retries) starts over."""
         if isinstance(event, ReplyCreated):
             self._text.clear()
-            self._said = [said for said in self._said if isinstance(said, RunningCall)]  # their calls did run
+            # The calls of the abandoned reply did run.
+            self._pieces = [piece for piece in self._pieces if isinstance(piece, RunningCall)]
             self._is_open = True
         await self._context.emit(event)
 
@@ -113,7 +114,7 @@ class ModelStep:
         match piece:
             case TextPiece():
                 self._text.append(piece.text)
-                self._said.append(piece.text)
+                self._pieces.append(piece.text)
                 await self.emit(TextDelta(round=number, text=piece.text))
             case ThinkingPiece():
                 await self.emit(ThinkingDelta(round=number, text=piece.text))
@@ -121,7 +122,7 @@ class ModelStep:
                 pass
             case CallReady():
                 job = self._calls.add(piece.call)
-                self._said.append(job)
+                self._pieces.append(job)
                 await self._calls.start(job)
             case ReplyEnd():
                 usage = piece.usage
@@ -140,7 +141,7 @@ class ModelStep:
         await self.emit(ReplyComplete(round=self._context.round, stop=stop))
 
     async def take(self, message: AssistantMessage) -> None:
-        """Take the reply for the history; start those of its calls that no piece announced."""
+        """Take the reply for the history; start its calls that no piece announced."""
         self._message = message
         for call in self._calls.missing(message.calls):
             await self._calls.start(self._calls.add(call))
@@ -192,15 +193,15 @@ class ModelStep:
         """The partial reply without thinking: its provider accepts that only whole and signed."""
         parts: list[Text | ToolCall] = []
         run = ""
-        for said in (*self._said, None):
-            if isinstance(said, str):
-                run += said
+        for piece in (*self._pieces, None):
+            if isinstance(piece, str):
+                run += piece
                 continue
             if run.strip():
                 parts.append(Text(text=run.rstrip()))
             run = ""
-            if said is not None:
-                parts.append(said.call)
+            if piece is not None:
+                parts.append(piece.call)
         return AssistantMessage(parts=tuple(parts))
 
 
@@ -357,16 +358,16 @@ def model_call(api: MiddlewareContext) -> Next:
 
 
 def _ended_by(end: ReplyEnd) -> tuple[EndedBy, str]:
-    said = f": {end.reason}" if end.reason else ""
+    detail = f": {end.reason}" if end.reason else ""
     match end.stop:
         case "length":
-            return "length", f"the reply reached its maximum length{said}"
+            return "length", f"the reply reached its maximum length{detail}"
         case "refused":
-            return "refused", f"the model refused to continue{said}"
+            return "refused", f"the model refused to continue{detail}"
         case "end" | "calls":
             return "answer", "the model was done"
         case "other":
-            return "answer", f"the model ended its reply{said}"
+            return "answer", f"the model ended its reply{detail}"
 
 
 # --- results -----------------------------------------------------------------------------------------
@@ -434,7 +435,7 @@ _SOUNDING: Final = frozenset({Status.BUFFERING, Status.PLAYING, Status.PAUSED})
 
 
 class AudioPlayback:
-    """One turn's audio: the first result with media replaces what is playing, later ones are queued."""
+    """One turn's audio: the first result with media replaces the current item, later ones are queued."""
 
     def __init__(self, player: MediaPlayer | None, read: ReadNext) -> None:
         self._player = player

@@ -128,7 +128,7 @@ class Context:
     """The turn's number in its conversation, from 1."""
     mode: Mode
     emit: Emit
-    """Emits an event, in order; waits for the user's callback, and raises what it raises."""
+    """Emits an event, in order; waits for the user's callback, and passes its exception on."""
     on_piece: OnPiece
     """Receives each piece of the reply as it arrives, `ReplyEnd` last. A middleware that changes pieces
     passes its own callback along the chain: it receives them first and hands its output to this one."""
@@ -163,9 +163,9 @@ class TurnResult:
     ended_by: EndedBy
     """`answer`: the model was done. `tool_turn`: a result ended the turn (it plays, or is final). `length`,
     `refused`: the model stopped there. `aborted`: by `TurnHandle.abort`. Otherwise the first exhausted
-    budget; `message` is then the last answer, given without tools."""
+    budget; `message` is then the last answer, written without tools."""
     reason: str
-    """In words: the result's own reason to end the turn, or the exhausted budget."""
+    """The result's own reason to end the turn, or the exhausted budget, in words."""
     outcomes: tuple[CallOutcome, ...] = ()
     """The outcomes of the calls, in call order: playable media and the whole results."""
 

@@ -1,4 +1,4 @@
-"""The tools of a player, as local ones beside those of the servers.
+"""The tools of a player, as local ones next to the servers' tools.
 
 agent = Agent(model, [player_tools(player), hub], player=player)
 """

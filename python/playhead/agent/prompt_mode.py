@@ -84,12 +84,12 @@ class PromptTemplate:
     where: str = "prompt template"
 
     def __post_init__(self) -> None:
-        found = {match.start(): match[1] for match in _PLACEHOLDER.finditer(self.text)}
+        placeholders = {match.start(): match[1] for match in _PLACEHOLDER.finditer(self.text)}
         for opening in regex.finditer(r"\{\{", self.text):
-            name = found.get(opening.start())
+            name = placeholders.get(opening.start())
             if name not in _KNOWN:
                 raise ConfigError(self._wrong(opening.start(), name))
-        if "tools" not in found.values():
+        if "tools" not in placeholders.values():
             raise ConfigError(
                 f"{self.where}: expected {{{{tools}}}} for the list of tools, got a template without it; the"
                 " model would not know its tools"
@@ -100,9 +100,9 @@ class PromptTemplate:
         column = at - self.text.rfind("\n", 0, at)
         place = f"{self.where}, line {line}, column {column}"
         if name is None:
-            got = self.text[at : at + 20].split("\n")[0]
+            excerpt = self.text[at : at + 20].split("\n")[0]
             return (
-                f"{place}: expected {{{{tools}}}} or {{{{system}}}}, got {got!r}; write literal braces as"
+                f"{place}: expected {{{{tools}}}} or {{{{system}}}}, got {excerpt!r}; write literal braces as"
                 " '{ {'"
             )
         hint = did_you_mean(name.lower(), _KNOWN, lead="; ", show="{{{{{}}}}}".format)
@@ -274,7 +274,7 @@ class PromptModel:
     """Let `inner`, a plain-text model, call tools.
 
     `template` makes the system prompt. `limit_chars` bounds one call in the text (`Limits.tool_use_chars`).
-    Call ids are `tool_use_1`, `tool_use_2`, …: unique within one `PromptModel` and in the given history.
+    Call ids are `tool_use_1`, `tool_use_2`, …: unique within one `PromptModel` and in the request's history.
 
     A request without tools, and without calls in its history, passes unchanged: tags mean nothing there.
     """
@@ -302,7 +302,7 @@ class PromptModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
-        """As `Model.stream`. Cancellation leaves the inner model's context; nothing else is held.
+        """Do as `Model.stream`. Cancellation leaves the inner model's context; no other resource is open.
 
         Raises what `inner` raises, and `ModelError` if its reply stops without a `ReplyEnd`.
         """
@@ -326,13 +326,13 @@ class PromptModel:
             match piece:
                 case TextPiece():
                     reply.raw.append(piece.text)
-                    found: Iterable[ReplyPiece] = reply.pieces(parser.feed(piece.text))
+                    output: Iterable[ReplyPiece] = reply.pieces(parser.feed(piece.text))
                 case ThinkingPiece():
-                    found = reply.thought(piece)
+                    output = reply.thought(piece)
                 case CallStarted():
-                    found = ()
+                    output = ()
                 case CallReady():
-                    found = reply.native(piece.call)
+                    output = reply.native(piece.call)
                 case ReplyEnd():
                     for last in reply.pieces(parser.finish()):
                         yield last
@@ -340,7 +340,7 @@ class PromptModel:
                     return
                 case _:
                     assert_never(piece)
-            for one in found:
+            for one in output:
                 yield one
         raise ModelError(
             f"expected a ReplyEnd as the last piece of the reply of {self.name}, got none; its Model must"
@@ -439,6 +439,6 @@ def _last_id(messages: Iterable[Message]) -> int:
     numbers = [0]
     for message in messages:
         if isinstance(message, AssistantMessage):
-            found = (_OURS.fullmatch(call.id) for call in message.calls)
-            numbers += [int(match[1]) for match in found if match]
+            matches = (_OURS.fullmatch(call.id) for call in message.calls)
+            numbers += [int(match[1]) for match in matches if match]
     return max(numbers)

@@ -210,7 +210,7 @@ def _saving(error: OSError, path: Path) -> SavingError:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     at_seconds: float
-    """Since the recorder was opened."""
+    """Time since the recorder was opened."""
     event: Event
 
 

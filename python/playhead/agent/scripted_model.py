@@ -7,7 +7,7 @@
     result = await run_turn(model, hub, messages)
     assert len(model.requests) == 2
 
-The parts of a reply are given in order: a `str` is text, `Thinking` and `ToolCall` stand for themselves, a
+The parts of a reply are listed in order: a `str` is text, `Thinking` and `ToolCall` stand for themselves, a
 `Pause` waits, and an exception is raised at that point. Nothing here reads a clock or opens a connection.
 """
 
@@ -61,9 +61,9 @@ class ScriptedReply:
 
     parts: tuple[ReplyPart, ...]
     usage: TokenUsage = _UNREPORTED
-    """By default unreported, as with many compatible servers."""
+    """Unreported by default, as many compatible servers leave it."""
     stop: StopReason | None = None
-    """None means what a provider would send: `calls` if there are any, else `end`."""
+    """None means the reason that a provider would send: `calls` if there are any, else `end`."""
     reason: str = ""
     """The provider's words for `stop`."""
 
@@ -84,7 +84,7 @@ def reply(
 
 
 def call(name: str, arguments: Mapping[str, Any] | str = "{}", *, id: str = "") -> ToolCall:
-    """Make a call of the tool `name`. `arguments` as a string is what the model wrote, valid JSON or not.
+    """Make a call of the tool `name`. `arguments` as a string is the model's own text, valid JSON or not.
 
     Without an `id`, the scripted model numbers its calls: `call_1`, `call_2`, … over all replies.
     """
@@ -201,7 +201,7 @@ class _Playing:
             raise self._reply.parts[0]
 
     async def pieces(self) -> AsyncGenerator[ReplyPiece]:
-        said: list[Text | Thinking | ToolCall] = []
+        parts: list[Text | Thinking | ToolCall] = []
         for part in self._reply.parts:
             await trio.lowlevel.checkpoint()
             match part:
@@ -209,17 +209,17 @@ class _Playing:
                     for text in self._cut(part.text):
                         yield TextPiece(text=text)
                         await trio.lowlevel.checkpoint()
-                    said.append(part)
+                    parts.append(part)
                 case Thinking():
                     for text in self._cut(part.text):
                         yield ThinkingPiece(text=text)
                         await trio.lowlevel.checkpoint()
-                    said.append(part)
+                    parts.append(part)
                 case ToolCall():
                     yield CallStarted(id=part.id, name=part.name)
                     await trio.lowlevel.checkpoint()
                     yield CallReady(call=part)
-                    said.append(part)
+                    parts.append(part)
                 case Pause():
                     part.reached.set()
                     await part.until.wait()
@@ -229,7 +229,7 @@ class _Playing:
                 case _:
                     assert_never(part)
         await trio.lowlevel.checkpoint()
-        message = AssistantMessage(parts=tuple(said), provider=self._provider)
+        message = AssistantMessage(parts=tuple(parts), provider=self._provider)
         stop = self._reply.stop or ("calls" if message.calls else "end")
         self.over = True
         yield ReplyEnd(message=message, stop=stop, usage=self._reply.usage, reason=self._reply.reason)

@@ -59,9 +59,9 @@ class RunningCall:
     """A call and its state."""
 
     call: ToolCall
-    """With an id that is unique in the reply."""
-    asked: ToolCall
-    """As the model wrote it: some give two calls the same id, or none."""
+    """The call with an id that is unique in the reply."""
+    original: ToolCall
+    """The call as the model wrote it: some give two calls the same id, or none."""
     status: CallStatus = "pending"
     outcome: CallOutcome | None = None
     clean_up_error: Exception | None = None
@@ -104,47 +104,47 @@ class ToolCallRun:
     def add(self, call: ToolCall) -> RunningCall:
         """Add a call of the reply, to be started. If its id is empty or taken by another call of this reply,
         it gets a new one: providers refuse a history in which two results answer one id."""
-        running = RunningCall(call=replace(call, id=self._own_id(call.id)), asked=call)
+        running = RunningCall(call=replace(call, id=self._own_id(call.id)), original=call)
         self._ids.add(running.call.id)
         self._calls.append(running)
         return running
 
-    def _own_id(self, given: str) -> str:
-        if given and given not in self._ids:
-            return given
+    def _own_id(self, model_id: str) -> str:
+        if model_id and model_id not in self._ids:
+            return model_id
         numbers = count(len(self._ids) + 1)
-        names = (f"{given or f'call_{self._context.round}'}_{number}" for number in numbers)
+        names = (f"{model_id or f'call_{self._context.round}'}_{number}" for number in numbers)
         return next(name for name in names if name not in self._ids)
 
     async def start(self, running: RunningCall) -> None:
         """Announce a call and start it: afterwards it has begun, waits for a slot, or has its result."""
         call = running.call
         await self._context.emit(ToolInProgress(round=self._context.round, tool=running.ref))
-        asked = self._refusal(call) or self._request(call)
-        if isinstance(asked, CallOutcome):
-            await self._settle(running, asked)
-        elif self._may_run_at_once(asked):
+        request = self._refusal(call) or self._request(call)
+        if isinstance(request, CallOutcome):
+            await self._settle(running, request)
+        elif self._may_run_at_once(request):
             await self._begin(running)
             self._nursery.start_soon(self._run, running, None)
             # A call that runs at once reaches its runner before the next one starts, for runners whose calls
             # affect each other: trio starts the tasks of one step of its loop in any order.
             await trio.lowlevel.checkpoint()
         else:
-            self._nursery.start_soon(self._run, running, asked)
+            self._nursery.start_soon(self._run, running, request)
 
     def missing(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """Return those of `calls` that were not added."""
-        found = self._found(calls)
-        return [call for call, running in zip(calls, found, strict=True) if running is None]
+        """Return the calls of `calls` that were not added."""
+        matches = self._match(calls)
+        return [call for call, running in zip(calls, matches, strict=True) if running is None]
 
     def close(self, calls: Sequence[ToolCall]) -> tuple[RunningCall, ...]:
         """Return every call with its outcome: `calls` in order, then any others that were added. A call
         without an outcome is cancelled. Does not wait."""
-        found = self._found(calls)
-        known = {running for running in found if running is not None}
+        matches = self._match(calls)
+        known = {running for running in matches if running is not None}
         others = [running for running in self._calls if running not in known]
-        asked = (running or self.add(call) for call, running in zip(calls, found, strict=True))
-        ordered = (*asked, *others)
+        in_order = (running or self.add(call) for call, running in zip(calls, matches, strict=True))
+        ordered = (*in_order, *others)
         for running in ordered:
             if running.outcome is None:
                 running.outcome = refused_outcome(
@@ -164,22 +164,22 @@ class ToolCallRun:
             )
             await self._context.emit(ToolComplete(round=self._context.round, responses=responses))
 
-    def _found(self, calls: Sequence[ToolCall]) -> list[RunningCall | None]:
-        """Match `calls` with those that were added: an identical one with the same id first, since a model
-        that is asked again may reuse an id for another call; else the first that is left."""
+    def _match(self, calls: Sequence[ToolCall]) -> list[RunningCall | None]:
+        """Match `calls` with the added ones: an identical one with the same id first, since a model may reuse
+        an id for another call when it repeats a reply; else the first that is left."""
         by_id: defaultdict[str, list[RunningCall]] = defaultdict(list)
         for running in self._calls:
-            by_id[running.asked.id].append(running)
-        found: list[RunningCall | None] = [None] * len(calls)
+            by_id[running.original.id].append(running)
+        matches: list[RunningCall | None] = [None] * len(calls)
         for exact in (True, False):
             for index, call in enumerate(calls):
-                if found[index] is None:
+                if matches[index] is None:
                     left = by_id[call.id]
-                    fitting = (running for running in left if not exact or running.asked == call)
+                    fitting = (running for running in left if not exact or running.original == call)
                     if (match := next(fitting, None)) is not None:
                         left.remove(match)
-                        found[index] = match
-        return found
+                        matches[index] = match
+        return matches
 
     # --- one call ------------------------------------------------------------------------------------
 
@@ -197,9 +197,9 @@ class ToolCallRun:
         hit = self._meter.count_call(call)
         return None if hit is None else over_budget(call, hit.reason)
 
-    def _may_run_at_once(self, asked: ApprovalRequest) -> bool:
-        """Take a slot if one is free and nobody needs to be asked, so that calls begin in stream order."""
-        if self._action(asked) != "allow":
+    def _may_run_at_once(self, request: ApprovalRequest) -> bool:
+        """Take a slot if one is free and no approval is needed, so that calls begin in stream order."""
+        if self._action(request) != "allow":
             return False
         try:
             self._slots.acquire_nowait()
@@ -207,14 +207,14 @@ class ToolCallRun:
             return False
         return True
 
-    async def _run(self, running: RunningCall, asked: ApprovalRequest | None) -> None:
-        """Run a call; `asked` is None if it has a slot and has begun."""
+    async def _run(self, running: RunningCall, request: ApprovalRequest | None) -> None:
+        """Run a call; `request` is None if it has a slot and has begun."""
         outcome: CallOutcome | None = None
-        has_slot = asked is None
+        has_slot = request is None
         with trio.CancelScope(deadline=self._meter.deadline):
             try:
-                if asked is not None:
-                    outcome = await self._asked(running, asked)
+                if request is not None:
+                    outcome = await self._ask_approval(running, request)
                     if outcome is None:
                         await self._slots.acquire()
                         has_slot = True
@@ -228,7 +228,7 @@ class ToolCallRun:
             outcome = over_budget(running.call, self._meter.note_time().reason, error=running.clean_up_error)
         await self._settle(running, outcome)
 
-    async def _asked(self, running: RunningCall, request: ApprovalRequest) -> CallOutcome | None:
+    async def _ask_approval(self, running: RunningCall, request: ApprovalRequest) -> CallOutcome | None:
         """Ask for approval; return the outcome of a call that is denied."""
 
         async def pending() -> None:
@@ -249,14 +249,14 @@ class ToolCallRun:
         """Make the question about a call, or its outcome if the runner can't describe it: a call that can't
         be named can't be approved."""
         try:
-            asked = approval_request(self._runner, self._offered[call.name], call)
+            request = approval_request(self._runner, self._offered[call.name], call)
         except Exception as error:  # noqa: BLE001 - a user's runner, as in `_called`: the other calls continue
             return failed(call, error, self._offered)
-        return asked or unknown(call, (name for name in self._offered if name != call.name))
+        return request or unknown(call, (name for name in self._offered if name != call.name))
 
-    def _action(self, asked: ApprovalRequest) -> Action:
-        destructive = asked.hints.destructive is True
-        return self._approvals.policy.action(asked.server, asked.tool, destructive=destructive)
+    def _action(self, request: ApprovalRequest) -> Action:
+        destructive = request.hints.destructive is True
+        return self._approvals.policy.action(request.server, request.tool, destructive=destructive)
 
     async def _begin(self, running: RunningCall) -> None:
         running.status = "invoking"
@@ -323,8 +323,8 @@ def _shares(error: BaseException, other: BaseException | None) -> bool:
     """Tell if both hold the same exception; nurseries in between regroup them."""
     if other is None:
         return False
-    found = set(map(id, iter_leaves(other)))
-    return any(id(leaf) in found for leaf in iter_leaves(error))
+    leaf_ids = set(map(id, iter_leaves(other)))
+    return any(id(leaf) in leaf_ids for leaf in iter_leaves(error))
 
 
 def _response(outcome: CallOutcome) -> CallResponse:

@@ -43,13 +43,13 @@ class CallOutcome:
     """The outcome of a call."""
 
     result: ToolResult
-    """For the model."""
+    """The result that the model gets."""
     turn: TurnDecision = GO_ON
     """Decides if the model is called again after it."""
     media: tuple[Playable, ...] = ()
-    """For the player, in order."""
+    """The media that the player gets, in order."""
     pictures: tuple[ResultImage, ...] = ()
-    """For the user; events name them."""
+    """The images that the user sees; events name them."""
     processed: ProcessedResult | None = None
     """The whole result, if a hub answered."""
     response: StructuredResponse | None = None
@@ -59,7 +59,7 @@ class CallOutcome:
 
 
 class ToolRunner(Protocol):
-    """Runs tools for the loop. Two optional methods are used if present: those of `Prompting` and
+    """Runs tools for the loop. Two optional methods are used if present, from `Prompting` and
     `Describing`."""
 
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -159,18 +159,18 @@ class HubRunner:
         if processed.is_error or processed.resolution.delivery is Delivery.USER:
             return ()
         hears = self._audio and processed.turn.decision == "continue"
-        found: list[Attachment] = []
+        attachments: list[Attachment] = []
         for part in processed.result.plan.parts():
             match part:
                 case ShowImage() if self._images:
-                    found.append(Attachment(kind="image", mime_type=part.mime_type, base64=part.base64))
+                    attachments.append(Attachment(kind="image", mime_type=part.mime_type, base64=part.base64))
                 case PlayAudio(base64=str(base64)) if hears:
-                    found.append(
+                    attachments.append(
                         Attachment(kind="audio", mime_type=part.mime_type or "audio/mpeg", base64=base64)
                     )
                 case _:
                     pass
-        return tuple(found)
+        return tuple(attachments)
 
 
 class JoinedRunner:

@@ -11,7 +11,7 @@ The rules, where models deviate from their instructions:
   inside the arguments only `</arguments>` and `</tool_use>` are. Blank arguments mean `{}`, a code fence
   around the JSON is removed, and line breaks inside strings are allowed.
 * An unclosed block ends with the text, or at the next `<tool_use>` outside its arguments. It counts if its
-  name and JSON are complete; what follows its last element is text.
+  name and JSON are complete; the rest after its last element is text.
 * Anything else inside a closed block is dropped. Text around blocks stays as it is, including a code fence:
   whether it belongs to a call is known only after it was shown.
 * Everything else that begins as a block becomes a `CallBroken` and is never dropped silently: zero or two
@@ -72,7 +72,7 @@ class CallBroken:
     """Its arguments as written; the whole inside of the block unless they appear exactly once; cut if too
     long."""
     reason: str
-    """For the model to read."""
+    """The mistake, in words that the model reads."""
 
 
 ToolUseEvent = TextRun | CallNamed | CallWritten | CallBroken
@@ -139,15 +139,15 @@ class ToolUseBlock:
         if problem:
             source = self.arguments[0] if once else self._source.getvalue()
             return CallBroken(name=name, source=source, reason=problem)
-        found = arguments_of(self.arguments[0])
-        if isinstance(found, str):
-            return CallBroken(name=name, source=self.arguments[0], reason=found)
-        return CallWritten(name=name, arguments=found, arguments_text=self.arguments[0])
+        arguments = arguments_of(self.arguments[0])
+        if isinstance(arguments, str):
+            return CallBroken(name=name, source=self.arguments[0], reason=arguments)
+        return CallWritten(name=name, arguments=arguments, arguments_text=self.arguments[0])
 
     def _missing(self) -> str:
-        for tag, found in (("name", self.names), ("arguments", self.arguments)):
-            if len(found) != 1:
-                return f"expected <{tag}> once inside <tool_use>, got {len(found) or 'none'}"
+        for tag, elements in (("name", self.names), ("arguments", self.arguments)):
+            if len(elements) != 1:
+                return f"expected <{tag}> once inside <tool_use>, got {len(elements) or 'none'}"
         name = self.names[0]
         if not name or "<" in name:
             return f"expected a tool's name inside <name>, got {'markup' if name else 'nothing'}"
@@ -164,20 +164,20 @@ def arguments_of(text: str) -> dict[str, Any] | str:
     if not text:
         return {}
     try:
-        found = parse_json(text, control_characters=True)
+        value = parse_json(text, control_characters=True)
         if "\\ud" in text or "\\uD" in text:
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return "expected valid text in the JSON of <arguments>, got a lone surrogate (\\ud800 to \\udfff)"
     except ValueError as error:
         return f"expected a JSON object inside <arguments>, got invalid JSON: {error}"
     except RecursionError:
         return _too_deep()
-    if not isinstance(found, dict):
-        return f"expected a JSON object inside <arguments>, got {kind_of(found)}"
-    if text.count("{") + text.count("[") > DEFAULT_LIMITS.json_depth and _deep(found):
+    if not isinstance(value, dict):
+        return f"expected a JSON object inside <arguments>, got {kind_of(value)}"
+    if text.count("{") + text.count("[") > DEFAULT_LIMITS.json_depth and _deep(value):
         return _too_deep()
-    return found
+    return value
 
 
 def _without_fence(text: str) -> str:
@@ -243,7 +243,7 @@ class ToolUseParser:
     def __init__(self, *, limit_chars: int = DEFAULT_LIMITS.tool_use_chars) -> None:
         self._limit_chars = limit_chars
         self._where = _Where.TEXT
-        self._held = ""
+        self._partial_tag = ""
         self._block = ToolUseBlock(limit_chars=limit_chars)
         self._text: list[str] = []
         self._tail = ""
@@ -252,8 +252,8 @@ class ToolUseParser:
 
     def feed(self, chunk: str) -> list[ToolUseEvent]:
         """Take a chunk of the text, and return the events that it completes."""
-        data = self._held + chunk
-        self._held = ""
+        data = self._partial_tag + chunk
+        self._partial_tag = ""
         at = 0
         while at < len(data):
             at = self._step(data, at)
@@ -261,11 +261,11 @@ class ToolUseParser:
 
     def finish(self) -> list[ToolUseEvent]:
         """End the text, and return the remaining events. Afterwards the parser can be reused."""
-        held, self._held = self._held, ""
+        partial_tag, self._partial_tag = self._partial_tag, ""
         if self._where is _Where.TEXT:
-            self._say(held)
+            self._say(partial_tag)
         elif self._where is not _Where.MADE_UP:
-            self._cut_short(self._block.size)  # without `held`: the beginning of a tag is not text
+            self._cut_short(self._block.size)  # without `partial_tag`: the beginning of a tag is not text
         self._where = _Where.TEXT
         self._tail = ""
         return self._take_events()
@@ -292,19 +292,19 @@ class ToolUseParser:
             case _Where.BLOCK | _Where.NAME:
                 return self._read_inside(data, at, data.find("<", at))
             case _Where.ARGUMENTS:
-                found = _JSON_MARK.search(data, at)
-                if found is None or found[0] == "<":
-                    return self._read_inside(data, at, found.start() if found else -1)
+                mark = _JSON_MARK.search(data, at)
+                if mark is None or mark[0] == "<":
+                    return self._read_inside(data, at, mark.start() if mark else -1)
                 self._where = _Where.STRING
-                end: int = found.end()
+                end: int = mark.end()
                 self._take(data[at:end])
                 return end
             case _Where.STRING:
-                found = _STRING_MARK.search(data, at)
-                end = found.end() if found else len(data)
+                mark = _STRING_MARK.search(data, at)
+                end = mark.end() if mark else len(data)
                 self._take(data[at:end])
-                if found:
-                    self._where = _Where.ARGUMENTS if found[0] == '"' else _Where.ESCAPE
+                if mark:
+                    self._where = _Where.ARGUMENTS if mark[0] == '"' else _Where.ESCAPE
                 return end
             case _Where.ESCAPE:
                 self._where = _Where.STRING
@@ -320,19 +320,19 @@ class ToolUseParser:
         self._say(data[at:] if tag < 0 else data[at:tag])
         if tag < 0:
             return len(data)
-        found = _OUTER.match(data, tag, partial=True)
-        if found is None:
+        match = _OUTER.match(data, tag, partial=True)
+        if match is None:
             self._say("<")
             return tag + 1
-        if found.partial:
-            self._held = data[tag:]
+        if match.partial:
+            self._partial_tag = data[tag:]
             return len(data)
-        name, closes, empty = _read_tag(found)
+        name, closes, empty = _read_tag(match)
         if self._where is _Where.TEXT:
             self._outer_tag(name, closes=closes, empty=empty)
         elif closes and name == "tool_use_result":
             self._where = _Where.TEXT
-        return tag + len(found[0])
+        return tag + len(match[0])
 
     def _say(self, text: str) -> None:
         if self._where is _Where.TEXT:
@@ -371,23 +371,23 @@ class ToolUseParser:
             self._take(data[at:])
             return len(data)
         self._take(data[at:tag])
-        found = _INNER.match(data, tag, partial=True)
-        if found is None:
+        match = _INNER.match(data, tag, partial=True)
+        if match is None:
             self._take("<")
             return tag + 1
-        if found.partial:
-            self._held = data[tag:]
+        if match.partial:
+            self._partial_tag = data[tag:]
             return len(data)
         before = self._block.size
-        self._take(found[0])
-        name, closes, empty = _read_tag(found)
+        self._take(match[0])
+        name, closes, empty = _read_tag(match)
         if self._where is _Where.NAME:
             self._tag_in_name(name, before, closes=closes, empty=empty)
         elif self._where is _Where.ARGUMENTS:
             self._tag_in_arguments(name, before, closes=closes)
         else:
             self._tag_between(name, before, closes=closes, empty=empty)
-        return tag + len(found[0])
+        return tag + len(match[0])
 
     def _take(self, text: str) -> None:
         if broken := self._block.take(text):
@@ -456,11 +456,11 @@ class ToolUseParser:
 
 
 def _begins_tag(text: str) -> bool:
-    found = _OUTER.fullmatch(text, partial=True) if text else None
-    return found is not None and found.partial
+    match = _OUTER.fullmatch(text, partial=True) if text else None
+    return match is not None and match.partial
 
 
-def _read_tag(found: regex.Match[str]) -> tuple[str, bool, bool]:
+def _read_tag(match: regex.Match[str]) -> tuple[str, bool, bool]:
     """Return a tag's name, and if it closes, or opens and closes at once."""
-    closes = bool(found["close"])
-    return found["name"].lower(), closes, not closes and (found["rest"] or "").endswith("/")
+    closes = bool(match["close"])
+    return match["name"].lower(), closes, not closes and (match["rest"] or "").endswith("/")

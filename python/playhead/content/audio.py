@@ -59,7 +59,7 @@ _MIME = {
     "audio/pcm": AudioFormat.PCM,
     "audio/x-pcm": AudioFormat.PCM,
 }
-MIME_OF = {found: kind for kind, found in reversed(_MIME.items())} | {
+MIME_OF = {audio_format: kind for kind, audio_format in reversed(_MIME.items())} | {
     AudioFormat.VORBIS: "audio/ogg",
     AudioFormat.OPUS: "audio/ogg; codecs=opus",
     AudioFormat.OGG_FLAC: "audio/ogg; codecs=flac",
@@ -98,9 +98,9 @@ def sniff(head: bytes) -> AudioFormat | None:
     if head[:4] == b"fLaC":
         return AudioFormat.FLAC
     if head[:4] == b"OggS":
-        return next((found for name, found in _OGG_CODECS if name in head), AudioFormat.OGG)
+        return next((audio_format for name, audio_format in _OGG_CODECS if name in head), AudioFormat.OGG)
     if head[:3] == b"ID3":
-        # A tag does not identify what follows; FLAC and AAC after one are rare, and dr_mp3 rejects them.
+        # A tag does not identify the audio after it; FLAC and AAC there are rare, and dr_mp3 rejects them.
         return AudioFormat.MP3
     if head[4:8] == b"ftyp":
         return AudioFormat.MP4
@@ -120,27 +120,27 @@ def format_of_mime(mime_type: str | None) -> AudioFormat | None:
     return _MIME.get(split_mime(mime_type)[0]) if mime_type else None
 
 
-def mime_of(found: AudioFormat | None) -> str | None:
+def mime_of(audio_format: AudioFormat | None) -> str | None:
     """Return the MIME type of a format, without parameters; None for no format, and for text."""
-    return None if found is None or found not in MIME_OF else split_mime(MIME_OF[found])[0]
+    return split_mime(MIME_OF[audio_format])[0] if audio_format in MIME_OF else None
 
 
 def mime_of_file(name: str, head: bytes) -> str | None:
     """Return the MIME type of an audio file, whether anything here plays it or not.
 
-    It is that of `head`, its first bytes, if they have a signature, else that of its suffix; None for a file
-    whose suffix does not name audio.
+    The signature in `head`, its first bytes, decides, else its suffix; None for a file whose suffix does not
+    name audio.
     """
     label = _SUFFIX.get(PurePath(name).suffix.lower())
     guessed = mimetypes.guess_type(f"x{PurePath(name).suffix}")[0] or ""
-    found = sniff(head)
-    if label is None and (found is AudioFormat.TEXT or not guessed.startswith("audio/")):
+    actual = sniff(head)
+    if label is None and (actual is AudioFormat.TEXT or not guessed.startswith("audio/")):
         return None
-    if found is AudioFormat.WEBM and b"matroska" in head:
+    if actual is AudioFormat.WEBM and b"matroska" in head:
         return "audio/matroska"
-    if found is None or not has_signature(head) or head[:3] == b"ID3":  # a tag that stands before anything
-        found = label
-    return guessed if found is None else MIME_OF[found]
+    if actual is None or not has_signature(head) or head[:3] == b"ID3":  # a tag that stands before anything
+        actual = label
+    return guessed if actual is None else MIME_OF[actual]
 
 
 def format_of_uri(uri: str | None) -> AudioFormat | None:

@@ -139,7 +139,7 @@ class BlockType:
     def __init__(self, *fields: Field, since: str | None) -> None:
         """`since` is the revision that introduced it; None for a draft."""
         self.fields = fields
-        """Without those of every block (`COMMON`)."""
+        """The type's own fields, without the fields of every block (`COMMON`)."""
         self.since = since
         self.essential = fields[0].name
         self.has_data = self.essential == "data"

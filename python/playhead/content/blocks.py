@@ -38,7 +38,7 @@ class Block(Postponed):
     """One content block: the object received, and its typed view."""
 
     raw: Any
-    """As received: an object, unless the server sent something else."""
+    """The value received: an object, unless the server sent something else."""
     content: TypedContent | UnknownBlock
     findings: tuple[Finding, ...] = field(default=())
     """Findings about the block, with paths relative to it: `$.name`."""

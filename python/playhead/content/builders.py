@@ -165,8 +165,8 @@ def create_embedded_resource(
 ) -> EmbeddedResource:
     """Build an embedded resource with either `text`, or `blob` as bytes or base64, which is validated.
 
-    `resource_meta` is the `_meta` of the contents, `meta` that of the block. Raises `UsageError` if both or
-    neither of `text` and `blob` are given, and for the same reasons as the other builders.
+    `resource_meta` is the `_meta` of the contents, `meta` the block's. Raises `UsageError` for both or
+    neither of `text` and `blob`, and for the same reasons as the other builders.
     """
     if (text is None) == (blob is None):
         raise _wrong("text and blob", "exactly one of them", "neither" if text is None else "both")
@@ -225,8 +225,8 @@ def dump(value: CallToolResult | TypedContent | Block) -> dict[str, Any]:
     return wire
 
 
-def _wrong(where: str, expected: str, got: str) -> UsageError:
-    return UsageError(f"{where}: expected {expected}, got {got}")
+def _wrong(where: str, expected: str, actual: str) -> UsageError:
+    return UsageError(f"{where}: expected {expected}, got {actual}")
 
 
 def _is_a(kind: type[_Typed], where: str, value: object) -> _Typed:
@@ -400,8 +400,8 @@ def _block(status: int, uri: str, label: str, body: bytes) -> tuple[StandardCont
         or "charset" in parameters
     ):
         return create_text_content(_decoded(body, parameters.get("charset"))), ABSENT
-    if mime_type is None and (text_found := _plainly_text(body)) is not None:
-        return create_text_content(text_found), ABSENT
+    if mime_type is None and (plain := _plainly_text(body)) is not None:
+        return create_text_content(plain), ABSENT
     whole = mime_type or "application/octet-stream"
     return create_embedded_resource(uri, blob=body, mime_type=whole), ABSENT
 
@@ -421,10 +421,10 @@ def _charset(name: str | None) -> str | None:
     try:
         # An unknown name or a bytes-to-bytes codec fails here, so nothing is decompressed.
         b"x".decode(name or "", "replace")
-        found = codecs.lookup(name or "").name
+        codec = codecs.lookup(name or "").name
     except (LookupError, ValueError):
         return None
-    return None if found.replace("_", "-") in _NO_CHARSETS else found
+    return None if codec.replace("_", "-") in _NO_CHARSETS else codec
 
 
 def _plainly_text(body: bytes) -> str | None:
@@ -444,7 +444,7 @@ def _object_in(text: str) -> object | Absent:
 
 
 def _can_be_sent(value: object) -> bool:
-    """Return False for strings that a message cannot represent: those with a lone surrogate."""
+    """Return False for strings that a message cannot represent, because of a lone surrogate."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):

@@ -51,25 +51,25 @@ class Notes:
     """Bounded collector of findings; the last finding reports that more were omitted."""
 
     def __init__(self) -> None:
-        self._found: list[Finding] = []
+        self._findings: list[Finding] = []
 
     @property
     def full(self) -> bool:
         """True if further findings are discarded, so that a check can stop early."""
-        return len(self._found) > MAX_FINDINGS
+        return len(self._findings) > MAX_FINDINGS
 
     def add(self, path: str, *, expected: str, got: str) -> None:
-        if len(self._found) < MAX_FINDINGS:
-            self._found.append(Finding(path=path, expected=expected, got=got))
+        if len(self._findings) < MAX_FINDINGS:
+            self._findings.append(Finding(path=path, expected=expected, got=got))
         elif not self.full:
-            self._found.append(
+            self._findings.append(
                 Finding(
                     path="$", expected=f"at most {MAX_FINDINGS} findings", got="more, which are not listed"
                 )
             )
 
     def all(self) -> list[Finding]:
-        return list(self._found)
+        return list(self._findings)
 
 
 def step(path: str, key: object) -> str:

@@ -135,7 +135,7 @@ class Postponed:
 
     if not TYPE_CHECKING:  # to mypy, every name would be an attribute
 
-        def __getattr__(self, name: str) -> object:  # called for what is not set
+        def __getattr__(self, name: str) -> object:  # called for attributes that are not set
             try:
                 make = object.__getattribute__(self, "_makers")[name]
             except (AttributeError, KeyError):
@@ -159,28 +159,28 @@ def postpone(instance: Postponed, source: S, **makers: Callable[[S], object]) ->
 
 
 def source_of(instance: Postponed) -> object:
-    """The `source` that was given to `postpone`; None if nothing was postponed."""
+    """The `source` passed to `postpone`; None if nothing was postponed."""
     return getattr(instance, "_source", None)
 
 
 class Base64Holder(Postponed, Generic[T]):
     """Base of the frozen dataclasses with base64 as received in their field `base64`.
 
-    A view that is given for it (`as_string`) becomes a string when `base64` is first read.
+    A view in its place (`as_string`) becomes a string when `base64` is first read.
     """
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        if isinstance(given := self._base64, memoryview):
-            postpone(self, given, base64=string_of)
+        if isinstance(source := self._base64, memoryview):
+            postpone(self, source, base64=string_of)
 
     @property
     def payload(self) -> T:
         """`base64` as received, for decoding, which needs no string."""
-        given: Any = source_of(self) or self._base64
-        found: T = given
-        return found
+        source: Any = source_of(self) or self._base64
+        payload: T = source
+        return payload
 
     @property
     def _base64(self) -> Any:

@@ -124,27 +124,30 @@ class _Pixels:
 
     def __init__(self, expected: int) -> None:
         self._expected = expected
-        self._got = 0
+        self._n_bytes = 0
         self._inflate = zlib.decompressobj()
 
     def feed(self, body: memoryview) -> str | None:
         rest: bytes | memoryview = body
         try:
             while (
-                len(rest) and not self._inflate.eof and self._got <= min(self._expected, _MOST_PIXELS_BYTES)
+                len(rest)
+                and not self._inflate.eof
+                and self._n_bytes <= min(self._expected, _MOST_PIXELS_BYTES)
             ):
-                self._got += len(self._inflate.decompress(rest, _STEP_BYTES))
+                self._n_bytes += len(self._inflate.decompress(rest, _STEP_BYTES))
                 rest = self._inflate.unconsumed_tail
         except zlib.error as error:
             return f"expected compressed pixels in IDAT, got damaged ones ({error})"
         return None
 
     def problem(self) -> str | None:
-        if self._got > _MOST_PIXELS_BYTES:
+        if self._n_bytes > _MOST_PIXELS_BYTES:
             return None
-        if self._inflate.eof and self._got == self._expected:
+        if self._inflate.eof and self._n_bytes == self._expected:
             return None
-        return f"expected {self._expected} bytes of pixels, for the width and height in IHDR, got {self._got}"
+        size = f"{self._expected} bytes of pixels, for the width and height in IHDR"
+        return f"expected {size}, got {self._n_bytes}"
 
 
 def _word(name: bytes) -> str:
@@ -158,17 +161,17 @@ _RESTARTS: Final = range(0xD0, 0xD8)
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _MARKER: Final = re.compile(rb"\xff+([^\x00\xff])")
 _NEXT_MARKER: Final = re.compile(rb"\xff([^\x00\xff])")
-"""Within a scan: fill bytes before a marker don't matter, and looking for them takes five times as long."""
+"""Finds a marker within a scan: fill bytes before it don't matter; looking for them is five times slower."""
 
 
 def _jpeg_problem(data: bytes) -> str | None:
     at, has_frame, has_scan = 2, False, False
     while True:
-        found = _MARKER.match(data, at)
-        if found is None:
+        match = _MARKER.match(data, at)
+        if match is None:
             what = "the end of the file" if at + 1 >= len(data) else data[at : at + 2].hex(" ")
             return f"expected a JPEG marker at byte {at}, got {what}: the file is cut short or damaged"
-        marker, at = found[1][0], found.end()
+        marker, at = match[1][0], match.end()
         if marker == _EOI:
             break
         if marker == _TEM:
@@ -187,13 +190,13 @@ def _jpeg_problem(data: bytes) -> str | None:
         if marker == _SOS:
             has_scan = True
             place, restarts = at, 0
-            while (found := _NEXT_MARKER.search(data, place)) is not None and found[1][0] in _RESTARTS:
-                if found[1][0] != _RESTARTS[restarts % 8]:
-                    return f"expected JPEG restart marker {restarts % 8} at byte {found.start()}, got another"
-                place, restarts = found.end(), restarts + 1
-            if found is None:
+            while (match := _NEXT_MARKER.search(data, place)) is not None and match[1][0] in _RESTARTS:
+                if match[1][0] != _RESTARTS[restarts % 8]:
+                    return f"expected JPEG restart marker {restarts % 8} at byte {match.start()}, got another"
+                place, restarts = match.end(), restarts + 1
+            if match is None:
                 return f"expected a marker after the JPEG scan at byte {at}, got none: the file is cut short"
-            at = found.start()
+            at = match.start()
     if has_frame and has_scan:
         return None
     return "expected a frame and a scan in the JPEG file, got its end marker before them"
@@ -238,7 +241,7 @@ def _webp_problem(data: bytes) -> str | None:
     while at + 8 <= size + 8:
         name, length = struct.unpack_from("<4sI", data, at)
         if at + 8 + length > len(data):
-            got = len(data) - at - 8
-            return f"expected {length} bytes in the chunk {_word(name)}, got {got}: the file is cut short"
+            n_bytes = len(data) - at - 8
+            return f"expected {length} bytes in the chunk {_word(name)}, got {n_bytes}: the file is cut short"
         at += 8 + length + length % 2
     return None

@@ -56,7 +56,7 @@ def _without_errors(kind: str, raw: dict[str, Any], error: ValidationError) -> B
     for item in _errors(error):
         if kind in ("resource", "file") and item["loc"][0] == kind:
             if inside:
-                continue  # already found; the SDK reports errors for both members of its union, text and blob
+                continue  # already reported; the SDK names errors of both members of its union, text and blob
             item["loc"] = (kind,)
         finding = _finding("$", raw, item)
         by_path.setdefault(finding.path, finding)
@@ -83,9 +83,9 @@ def _with_possible_size(block: Block) -> Block:
     link = content.file if isinstance(content, FileContent) else content
     if not isinstance(link, ResourceLink | FileValue) or link.size is None or 0 <= link.size <= MOST_BYTES:
         return block
-    got = "a negative number" if link.size < 0 else "a greater number"
+    actual = "a negative number" if link.size < 0 else "a greater number"
     path = "$.size" if link is content else "$.file.size"
-    finding = Finding(path=path, expected=f"a number of bytes from 0 to {MOST_BYTES}", got=got)
+    finding = Finding(path=path, expected=f"a number of bytes from 0 to {MOST_BYTES}", got=actual)
     better: TypedContent
     if isinstance(content, FileContent):
         better = content.model_copy(update={"file": content.file.model_copy(update={"size": None})})

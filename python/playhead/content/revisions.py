@@ -102,7 +102,7 @@ def _block(block: object, index: int, features: Features) -> object:
         contents = {"uri": f"tool-result:/audio/{index}", "blob": block.get("data")}
         if "mimeType" in block:
             contents["mimeType"] = block["mimeType"]
-        return _kept(block, {"type": "resource", "resource": contents}, features)
+        return _with_notes(block, {"type": "resource", "resource": contents}, features)
     name = quoted(kind) if isinstance(kind, str) else kind_of(kind)
     return _note(
         f"[A block of type {name} was omitted: {features.revision} does not define it]", block, features
@@ -110,10 +110,10 @@ def _block(block: object, index: int, features: Features) -> object:
 
 
 def _note(text: str, block: Mapping[str, object], features: Features) -> dict[str, object]:
-    return _kept(block, {"type": "text", "text": text}, features)
+    return _with_notes(block, {"type": "text", "text": text}, features)
 
 
-def _kept(block: Mapping[str, object], new: dict[str, object], features: Features) -> dict[str, object]:
+def _with_notes(block: Mapping[str, object], new: dict[str, object], features: Features) -> dict[str, object]:
     """Copy `annotations` and `_meta` from `block` to `new`."""
     for key in ("annotations", "_meta"):
         if key in block:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 MAX_ALTERNATIVES: Final = 8
-"""Of one schema: enough for every `anyOf` seen in real schemas."""
+"""Alternatives of one schema: enough for every `anyOf` seen in real schemas."""
 MAX_STEPS: Final = 20_000
 """Schemas expanded for one tool: some tenths of a second."""
 _MAX_CHAIN: Final = 32
@@ -56,37 +56,37 @@ class Shapes:
             return []
         if not isinstance(schema, dict):
             return [{}]
-        found = [{key: value for key, value in schema.items() if key not in _OPENED}]
+        shapes = [{key: value for key, value in schema.items() if key not in _OPENED}]
         if isinstance(ref := schema.get("$ref"), str):
-            found = self._crossed(found, self._of(self._resolve(ref), chain + 1))
+            shapes = self._crossed(shapes, self._of(self._resolve(ref), chain + 1))
         for part in _schemas(schema.get("allOf")):
-            found = self._crossed(found, self._of(part, chain + 1))
+            shapes = self._crossed(shapes, self._of(part, chain + 1))
         for key in ("anyOf", "oneOf"):
             if parts := _schemas(schema.get(key)):
-                found = self._crossed(found, self._any_of(parts, chain + 1))
+                shapes = self._crossed(shapes, self._any_of(parts, chain + 1))
         if "if" in schema:
             met = self._crossed(self._of(schema["if"], chain + 1), self._of(schema.get("then"), chain + 1))
-            found = self._crossed(found, [*met, *self._of(schema.get("else"), chain + 1)])
-        return found
+            shapes = self._crossed(shapes, [*met, *self._of(schema.get("else"), chain + 1)])
+        return shapes
 
     def _any_of(self, parts: list[object], chain: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        shapes: list[dict[str, Any]] = []
         for part in parts:
-            if len(found) >= MAX_ALTERNATIVES:  # more would be dropped anyway, and double at each level
+            if len(shapes) >= MAX_ALTERNATIVES:  # more would be dropped anyway, and double at each level
                 break
-            found += self._of(part, chain)
-        return found
+            shapes += self._of(part, chain)
+        return shapes
 
     def _crossed(self, left: list[dict[str, Any]], right: list[dict[str, Any]]) -> list[dict[str, Any]]:
         merged = (_merged(one, other) for one in left for other in right[:MAX_ALTERNATIVES])
         return [shape for shape in merged if shape is not None][:MAX_ALTERNATIVES]
 
     def _resolve(self, ref: str) -> object:
-        found = self._root if ref == "#" else self._follow(ref) if ref.startswith("#") else None
-        if found is None:
+        target = self._root if ref == "#" else self._follow(ref) if ref.startswith("#") else None
+        if target is None:
             self.unresolved.add(ref[:100])
             return {}
-        return found
+        return target
 
     def _follow(self, ref: str) -> object:
         if not ref.startswith("#/"):
@@ -164,5 +164,5 @@ def _numbers(*values: object) -> bool:
 
 
 def _types_in_both(left: list[str], right: list[str]) -> list[str]:
-    found = [it for it in left if it in right or (it == "integer" and "number" in right)]
-    return found + [it for it in right if it == "integer" and "number" in left and it not in found]
+    types = [it for it in left if it in right or (it == "integer" and "number" in right)]
+    return types + [it for it in right if it == "integer" and "number" in left and it not in types]

@@ -24,7 +24,7 @@ _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 class FileValue(BaseModel):
-    """A file that is read out of band (SEP-2631, a draft): a handle, and what the server says about it."""
+    """A file that is read out of band (SEP-2631, a draft): a handle, and the server's description of it."""
 
     model_config = ConfigDict(populate_by_name=True, frozen=True)
 

@@ -117,8 +117,8 @@ def validate_tool_response(
     _check_server_info(notes, raw, features)
     content = raw.get("content")
     if not isinstance(content, list):
-        got = kind_of(content) if "content" in raw else "nothing"
-        notes.add("$.content", expected="an array of blocks", got=got)
+        actual = kind_of(content) if "content" in raw else "nothing"
+        notes.add("$.content", expected="an array of blocks", got=actual)
         content = []
     for index, block in enumerate(content):
         if notes.full:
@@ -135,8 +135,8 @@ def _check_block(notes: Notes, path: str, block: object, features: Features) -> 
     kind = block.get("type")
     types = features.block_types
     if not isinstance(kind, str) or kind not in types:
-        got = quoted(kind) if isinstance(kind, str) else kind_of(kind) if "type" in block else "nothing"
-        notes.add(f"{path}.type", expected=f"one of {', '.join(types)} in {features.revision}", got=got)
+        actual = quoted(kind) if isinstance(kind, str) else kind_of(kind) if "type" in block else "nothing"
+        notes.add(f"{path}.type", expected=f"one of {', '.join(types)} in {features.revision}", got=actual)
         return
     check_fields(notes, path, block, (*BLOCK_TYPES[kind].fields, *COMMON))
     _check_block_meta(notes, path, block, features)
@@ -198,8 +198,8 @@ def check_annotations(notes: Notes, path: str, annotations: Mapping[str, object]
         if notes.full:
             return
         if role not in ("user", "assistant"):
-            got = quoted(role) if isinstance(role, str) else kind_of(role)
-            notes.add(f"{path}.audience[{index}]", expected="user or assistant", got=got)
+            actual = quoted(role) if isinstance(role, str) else kind_of(role)
+            notes.add(f"{path}.audience[{index}]", expected="user or assistant", got=actual)
 
 
 def _check_annotations(notes: Notes, path: str, raw: dict[str, object], features: Features) -> None:
@@ -267,7 +267,7 @@ def _check_output(notes: Notes, raw: Mapping[str, object], output_schema: object
 
 
 def check_structured_content(raw: Mapping[str, object], output_schema: object) -> list[Finding]:
-    """Return only those findings of `validate_tool_response` that concern `structuredContent` and the schema.
+    """Return only the findings of `validate_tool_response` that concern `structuredContent` and the schema.
 
     May take a second for a hostile schema: call it in a thread.
     """

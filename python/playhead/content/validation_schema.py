@@ -198,12 +198,12 @@ _WHERE: Final = "outputSchema"
 
 
 class _SchemaError(Exception):
-    """The schema is invalid: the path, and the value found there."""
+    """The schema is invalid: the path, and the value there."""
 
-    def __init__(self, path: str, got: str) -> None:
+    def __init__(self, path: str, actual: str) -> None:
         super().__init__(path)
         self.path = path
-        self.got = got
+        self.actual = actual
 
 
 def check_output(
@@ -221,20 +221,20 @@ def check_output(
         for error in _errors(value, schema, Budget(clock)):
             if notes.full:
                 return
-            notes.add(_joined(path, error.absolute_path), expected=_expected(error), got=_got(error))
+            notes.add(_joined(path, error.absolute_path), expected=_expected(error), got=_described(error))
     except _SchemaError as error:
-        notes.add(error.path, expected="a valid JSON Schema", got=error.got)
+        notes.add(error.path, expected="a valid JSON Schema", got=error.actual)
     except BoundError as error:
         notes.add(_WHERE, expected="a schema that can be checked within bounds", got=str(error))
     except Unresolvable as error:
-        got = f"a reference to {quoted(str(error.ref))}; nothing is fetched"
-        notes.add(_WHERE, expected="references within the schema", got=got)
+        actual = f"a reference to {quoted(str(error.ref))}; nothing is fetched"
+        notes.add(_WHERE, expected="references within the schema", got=actual)
     except RecursionError:
         notes.add(_WHERE, expected="a finite schema", got="one nested too deeply, or recursive")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # jsonschema and referencing assume more about identifiers and numbers than the metaschema requires.
-        got = f"one that jsonschema cannot use ({type(error).__name__})"
-        notes.add(_WHERE, expected="a JSON Schema that can be used", got=got)
+        actual = f"one that jsonschema cannot use ({type(error).__name__})"
+        notes.add(_WHERE, expected="a JSON Schema that can be used", got=actual)
 
 
 def _check_size(schema: object) -> None:
@@ -266,7 +266,7 @@ def _dialect(schema: dict[str, Any] | bool) -> Any:
 
 def _check_schema(schema: dict[str, Any] | bool, checker: Any) -> None:
     for error in checker(checker.META_SCHEMA, registry=REGISTRY).iter_errors(schema):
-        raise _SchemaError(_joined(_WHERE, error.absolute_path), f"{_got(error)} ({_expected(error)})")
+        raise _SchemaError(_joined(_WHERE, error.absolute_path), f"{_described(error)} ({_expected(error)})")
 
 
 class SchemaReader:
@@ -344,7 +344,7 @@ def _expected(error: ValidationError) -> str:
     return f"{_WHERE} {keyword}"
 
 
-def _got(error: ValidationError) -> str:
+def _described(error: ValidationError) -> str:
     instance = error.instance
     if isinstance(instance, str):
         return f"a string of {len(instance)} character{'' if len(instance) == 1 else 's'}"

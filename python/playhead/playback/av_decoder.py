@@ -4,7 +4,7 @@ FFmpeg's demuxer reads MP4 and WebM through a file on the source. Ogg and ADTS a
 Ogg demuxer reads the end of a stream first, and its ADTS demuxer estimates times that can be counted.
 
 A codec needs a run-up after a seek: Opus converges within 80 ms (RFC 7845, section 4.6) and gives equal
-samples after a second, AAC overlaps one frame and is given three. AAC with noise substitution draws noise
+samples after a second, AAC overlaps one frame and gets three. AAC with noise substitution draws noise
 from a state that no run-up restores: that noise is another one after a seek.
 
 The containers differ in how packets are cut and timed. They share the codec, the run-up and the import of
@@ -193,7 +193,7 @@ class _DecodeErrors:
 
 
 def _open(source: DecoderSource, audio_format: AudioFormat) -> _Packets:
-    source.audio_began()  # nothing here seeks back into what was read
+    source.audio_began()  # nothing here seeks back
     if audio_format in _ENCODINGS:
         return _Container(source, _ENCODINGS[audio_format])
     if audio_format is AudioFormat.AAC:
@@ -271,7 +271,7 @@ class _File(io.RawIOBase):
             offset += self._position
         elif whence != io.SEEK_SET:
             if self._source.size_bytes is None:
-                return -1  # it is asked for in vain: nothing that plays needs it
+                return -1  # unknown; nothing that plays needs it
             offset += self._source.size_bytes
         self._position = offset
         return offset
@@ -332,7 +332,7 @@ class _Container(_Packets):
         elif container.duration:
             self.duration_seconds = container.duration / av.time_base
         if self._file.tables.is_fragmented:
-            self.duration_seconds = None  # that of the first fragment
+            self.duration_seconds = None  # the first fragment's duration
         head = self._stream.codec_context.extradata or b""
         self._pre_skip = _opus_pre_skip(head) if self._name == "matroska" else None
         self._first_time: int | None = None
@@ -363,7 +363,7 @@ class _Container(_Packets):
         samples = (packet.pts - self._first_time) * self._unit * frame.rate
         begin = round(samples / _OPUS_STEP) * _OPUS_STEP - self._pre_skip
         cut = max(0, _opus_samples(bytes(packet)) - frame.samples)
-        return begin + cut if begin < 0 else begin  # at the end, what is cut is behind
+        return begin + cut if begin < 0 else begin  # at the end, the cut samples are behind
 
     def _place(self, frame: AudioFrame) -> int:
         if frame.pts is None or frame.time_base is None:
@@ -411,7 +411,7 @@ class _Ogg(_Packets):
         self._begin: int | None = None
         self._is_opus, self._pre_skip = False, 0
         self._frames: int | None = None
-        """Of the whole, if its headers state them."""
+        """The frames of the whole file, if its headers state them."""
         self._packets = self._read_packets()
         head = self._header()
         if (pre_skip := _opus_pre_skip(head)) is not None:

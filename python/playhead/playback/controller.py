@@ -33,7 +33,7 @@ ANNOUNCEMENT = "announcement"
 STOP_FADE_SECONDS = 0.03
 """Long enough not to click, and short beside the 100 ms that a stop may take."""
 STOP_SECONDS = 0.08
-"""Time that `halt` waits for the network and the threads; 100 ms feel immediate. What is not done by then
+"""Time that `halt` waits for the network and the threads; 100 ms feel immediate. Anything not done by then
 ends by itself in the player's nursery, silently."""
 FADE_OUT_SECONDS = 0.05
 """The part of it for the fade: a period of the device until its next callback, which takes the fade."""
@@ -48,7 +48,7 @@ class SinkRun(PcmSequence):
         """`on_late_error`: the sink failed after the last frame of its last item."""
         super().__init__(is_open=True)
         self.items = deque[Item]()
-        """Those that the sink is not done with."""
+        """Items that the sink is not done with."""
         self.finished = trio.Event()
         self._on_late_error = on_late_error
         self._sink = sink
@@ -81,8 +81,8 @@ class SinkRun(PcmSequence):
             error = None  # its traceback holds this frame
             self.finished.set()
 
-    def asked(self) -> None:
-        """The sink asks for a buffer: it is done with the one before."""
+    def on_next(self) -> None:
+        """Leave the item before: the sink asks for the next buffer, so it is done with that one."""
         if self._has_asked and self.items:
             self.items.popleft().leave_sink()
         self._has_asked = True
@@ -222,7 +222,7 @@ class PlaybackController:
         keep_upcoming = keep_upcoming and self.queue.repeat is not Repeat.ONE
         ending = self._items()[: 1 if keep_upcoming else 2]
         self._upcoming = self._upcoming if keep_upcoming else None
-        # What is started meanwhile is played by another call of the sink.
+        # Another call of the sink plays the items that start meanwhile.
         run, self._run = self._run, None
         try:
             with trio.move_on_after(STOP_SECONDS):

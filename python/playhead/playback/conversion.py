@@ -61,7 +61,7 @@ class PcmConverter:
         self._buffer = miniaudio.ffi.new("int8_t[]", PIECE_FRAMES * self._frame_bytes)
 
     def feed(self, pcm: Buffer) -> None:
-        """Take the next samples in `source`, whole frames, once `read` has returned all of those before.
+        """Take the next samples in `source`, whole frames, once `read` has returned all earlier samples.
         They must stay valid until then."""
         self._file.samples = memoryview(pcm).cast("B")
 
@@ -135,14 +135,14 @@ class ConvertedDecoder:
         return pcm
 
     def seek(self, frame: int) -> None:
-        """As `PcmDecoder.seek`, at the new rate; the converter begins anew there."""
+        """Seek as `PcmDecoder.seek`, at the new rate; the converter begins anew there."""
         own_hz, rate_hz = self._decoder.format.rate_hz, self.format.rate_hz
         wanted = frame * own_hz // rate_hz
         self._decoder.seek(wanted)
         self._converter.close()
         self._converter = PcmConverter(self._decoder.format, self.format)
-        found = self._decoder.position_frames  # elsewhere past the end, and in a stream without an index
-        self.position_frames = frame if found == wanted else found * rate_hz // own_hz
+        actual = self._decoder.position_frames  # elsewhere past the end, and in a stream without an index
+        self.position_frames = frame if actual == wanted else actual * rate_hz // own_hz
 
     def close(self) -> None:
         self._converter.close()

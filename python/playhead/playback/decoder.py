@@ -102,7 +102,7 @@ class PcmDecoder(Protocol):
     def seek(self, frame: int) -> None:
         """Continue at PCM frame `frame`, also after the end, or after `read` raised `TimeoutError`.
 
-        Blocks while it searches. What follows equals an uninterrupted decode from there, unless
+        Blocks while it searches. The audio equals an uninterrupted decode from there, unless
         `position_is_exact` is False. Past the end is the end.
 
         Raises `SeekError` if that is not possible; then `read` goes on as before. Raises the stream's own
@@ -136,25 +136,25 @@ def open_decoder(
     """
     head = source.peek(SNIFF_BYTES)
     try:
-        found = identify(head, mime_type=mime_type, uri=uri)
+        identity = identify(head, mime_type=mime_type, uri=uri)
     except UnsupportedFormatError:
         if source.broken is not None and len(head) < SNIFF_BYTES:
             raise source.broken from None  # the head was cut off
         raise
-    if found.raw is not None:
-        return RawPcmDecoder(source, found.raw, size_bytes=size_bytes)
-    if found.format is AudioFormat.VORBIS:
+    if identity.raw is not None:
+        return RawPcmDecoder(source, identity.raw, size_bytes=size_bytes)
+    if identity.format is AudioFormat.VORBIS:
         from playhead.playback.vorbis_decoder import VorbisDecoder
 
         return VorbisDecoder(source)
-    if found.format in EXTRA_DECODED:
+    if identity.format in EXTRA_DECODED:
         from playhead.playback.av_decoder import AvDecoder  # 0.2 s
 
-        return AvDecoder(source, found.format)
-    source.search_bytes = SEARCH_BYTES.get(found.format, MOST_HEADER_BYTES)
-    if found.format is AudioFormat.WAV:
+        return AvDecoder(source, identity.format)
+    source.search_bytes = SEARCH_BYTES.get(identity.format, MOST_HEADER_BYTES)
+    if identity.format is AudioFormat.WAV:
         source.step_bytes = WHOLE_STEP_BYTES
-    return MiniaudioDecoder(source, found, head=head)
+    return MiniaudioDecoder(source, identity, head=head)
 
 
 class NativeDecoder:
@@ -163,13 +163,13 @@ class NativeDecoder:
     def __init__(self, source: miniaudio.StreamableSource) -> None:
         self._handle = _ffi.new_handle(source)  # C holds no reference to it
         self._decoder = _ffi.new("ma_decoder *")
-        self._got = _ffi.new("ma_uint64 *")
+        self._frames_read = _ffi.new("ma_uint64 *")
         self.is_open = False
 
     def start(
         self, encoding: miniaudio.FileFormat, sample: SampleFormat, *, channels: int = 0, rate_hz: int = 0
     ) -> int:
-        """Open it at the source's position, 0 being the value found there; return miniaudio's result."""
+        """Open it at the source's position; 0 takes the file's own value. Return miniaudio's result."""
         config = _lib.ma_decoder_config_init(MINIAUDIO_SAMPLES[sample].value, channels, rate_hz)
         config.encodingFormat = encoding.value
         result: int = _lib.ma_decoder_init(
@@ -186,9 +186,9 @@ class NativeDecoder:
 
     def read(self, buffer: object, most_frames: int) -> tuple[int, int]:
         """Decode into `buffer`, of the C interface; return how many frames, and miniaudio's result."""
-        self._got[0] = 0
-        result = _lib.ma_decoder_read_pcm_frames(self._decoder, buffer, most_frames, self._got)
-        return self._got[0], result
+        self._frames_read[0] = 0
+        result = _lib.ma_decoder_read_pcm_frames(self._decoder, buffer, most_frames, self._frames_read)
+        return self._frames_read[0], result
 
     def close(self) -> None:
         """Free it. Idempotent."""
@@ -200,15 +200,15 @@ class NativeDecoder:
 class MiniaudioDecoder:
     """One of miniaudio's decoders for MP3, FLAC and WAV on a source.
 
-    A seek starts it anew where its locator says, and drops what comes before the wanted frame.
+    A seek starts it anew where its locator says, and drops all audio before the wanted frame.
     """
 
-    def __init__(self, source: DecoderSource, found: Identified, *, head: bytes) -> None:
+    def __init__(self, source: DecoderSource, identity: Identified, *, head: bytes) -> None:
         self._source = source
-        self._audio_format = found.format
-        self._name = found.format.value
+        self._audio_format = identity.format
+        self._name = identity.format.value
         self._native = NativeDecoder(source)
-        self._encoding, make_locator = _ENCODINGS[found.format]
+        self._encoding, make_locator = _ENCODINGS[identity.format]
         self._locator = make_locator()
         self._locator.feed(0, head)
         if self._locator.sample is None:
@@ -233,7 +233,7 @@ class MiniaudioDecoder:
         # As the headers state it, else unknown: a guess from size and bit rate is wrong for variable ones.
         end = self._locator.end_frame
         self.duration_seconds = None if end is None else end / self.format.rate_hz
-        self._lookahead_bytes = MP3_LOOKAHEAD_BYTES if found.format is AudioFormat.MP3 else 0
+        self._lookahead_bytes = MP3_LOOKAHEAD_BYTES if identity.format is AudioFormat.MP3 else 0
         self._byte_rate = ByteRate(self._locator.bytes_per_second, lookahead_bytes=self._lookahead_bytes)
         self._started_bytes = 0
         """`read_bytes` of the source when this decoder started, at `_started_frames`."""

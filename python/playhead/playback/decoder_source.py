@@ -27,7 +27,7 @@ LARGE_STEP_BYTES = 4096
 """The same for a large piece of audio: each step takes the GIL. No more: the bytes in a decoder blur its
 measured rate, and the start gate relies on that."""
 WHOLE_STEP_BYTES = 1 << 20
-"""For the WAV decoder, which loses partial frames: it gets all that it requests (4096 frames)."""
+"""Covers each request of the WAV decoder (4096 frames), which loses partial frames."""
 TAKE_BYTES = 64 * 1024
 """Most bytes taken from the reader at once; this never waits for more than is available."""
 MOST_HEADER_BYTES = 16 * 1024 * 1024
@@ -43,7 +43,7 @@ music needs. One call into C may add half a second."""
 
 
 class DecodingTime:
-    """CPU time of a decoder's thread, held against the audio that it gives.
+    """CPU time of a decoder's thread, compared with the audio that it gives.
 
     Checked between its calls for bytes, as nothing can interrupt one call into C; in every eighth of them, as
     to ask for the time costs as much as the call.
@@ -90,9 +90,9 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
     def __init__(self, reader: Reader) -> None:
         self.on_taken: Callable[[], None] = lambda: None
         self.on_read: Callable[[int, bytes], None] = lambda offset, chunk: None
-        """Called with what a decoder reads of the stream, and its offset."""
+        """Called with the bytes that a decoder reads of the stream, and their offset."""
         self.keeps_waiting: Callable[[], bool] = lambda: False
-        """Called after an interrupt: True if it was that of a seek which is already done."""
+        """Called after an interrupt: True if a seek that is already done caused it."""
         self.time = DecodingTime()
         self.step_bytes = STEP_BYTES
         self.search_bytes = REMEMBERED_BYTES
@@ -102,7 +102,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._memory_start = 0
         self._position = 0
         self._shift = 0
-        """From a place here to its offset in the stream: not 0 after `restart`."""
+        """The distance from a place here to its offset in the stream: not 0 after `restart`."""
         self._prefix_bytes = 0
         self.restarts = 0
         self._searching = True
@@ -114,15 +114,15 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     @property
     def failure(self) -> Exception | None:
-        """The error that ended the bytes early: the stream's own, or that of the search. None at a real
+        """The error that ended the bytes early: the stream's own, or the search's. None at a real
         end."""
         error: Exception | None = self.error_in_readcallback  # set by the wrapper to what `read` raised
         return error
 
     @property
     def broken(self) -> Exception | None:
-        """As `failure`, or the error that will follow the bytes in hand: it cut off a decoder that stops
-        before them."""
+        """`failure`, or the error that will follow the bytes in hand: it cut off a decoder that stops before
+        them."""
         return self.failure or self._deferred
 
     @property
@@ -137,7 +137,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     def holds_large_piece(self, bytes_per_second: float) -> bool:
         """Return whether a decoder may decode `LARGE_PIECE_SECONDS` of audio at once. While it waits for
-        bytes it holds back what it has decoded, so it must not have to wait."""
+        bytes it holds back decoded audio, so it must not have to wait."""
         return self.in_hand_bytes >= 2 * int(LARGE_PIECE_SECONDS * bytes_per_second) + LARGE_STEP_BYTES
 
     def seek_or_stay(self, seek: Callable[[int], None], frame: int, *, before: int) -> None:
@@ -182,17 +182,17 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         """
         start = offset - self._shift
         if max(self._memory_start, self._prefix_bytes) <= start <= self._memory_start + len(self._memory):
-            kept = bytes(self._memory[start - self._memory_start :])
+            rest = bytes(self._memory[start - self._memory_start :])
         elif self._reader.can_seek(offset):
             self._reader.seek_from_thread(offset)
-            self._ended, self._deferred, kept = False, None, b""
+            self._ended, self._deferred, rest = False, None, b""
         else:
             raise SeekError(
                 f"expected a stream that can continue at byte {offset}, got one that the server hands out "
                 "once, or only as a whole; let it play, or start it again"
             )
         self.restarts += 1
-        self._memory = bytearray(prefix + kept)
+        self._memory = bytearray(prefix + rest)
         self._memory_start = self._position = 0
         self._prefix_bytes = len(prefix)
         self._shift = offset - len(prefix)
@@ -219,7 +219,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         return bytes(self._memory[start : start + wanted_bytes])
 
     def take(self, most_bytes: int = TAKE_BYTES) -> bytes:
-        """Read what is available, at least one byte; empty at the end. Not for miniaudio: `on_read` is
+        """Read the available bytes, at least one; empty at the end. Not for miniaudio: `on_read` is
         called, and `read_bytes` does not grow."""
         self.time.check()
         self._fill(1)
@@ -236,7 +236,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         if self._ended or self._deferred is not None:
             return False
         try:
-            got = self._reader.readinto(self._buffer)
+            n_bytes = self._reader.readinto(self._buffer)
         except TimeoutError:  # an interrupt: nothing is lost
             if self.keeps_waiting():
                 return self.read_ahead()
@@ -246,8 +246,8 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
                 raise
             self._deferred = error
             return False
-        self._memory += self._buffer[:got]
-        self._ended = got == 0
+        self._memory += self._buffer[:n_bytes]
+        self._ended = n_bytes == 0
         self.on_taken()
         return not self._ended
 
@@ -327,11 +327,11 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
     def _forget(self) -> None:
         """Drop bytes that no seek needs: everything behind, once there was audio."""
         behind = self._position - self._memory_start
-        kept = REMEMBERED_BYTES if self._searching else 0
-        # Dropping moves the rest, so it waits until as much is dropped as is kept.
-        if behind > 2 * kept:
-            del self._memory[: behind - kept]
-            self._memory_start += behind - kept
+        keep_bytes = REMEMBERED_BYTES if self._searching else 0
+        # Dropping moves the rest, so it waits until as much is dropped as stays.
+        if behind > 2 * keep_bytes:
+            del self._memory[: behind - keep_bytes]
+            self._memory_start += behind - keep_bytes
 
 
 class _CannotSeekError(PlayheadError):

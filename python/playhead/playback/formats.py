@@ -37,11 +37,11 @@ FIRST_FRAMES = 1024
 """Frames of the first piece: less than one MP3 frame, so that audio starts with the first one."""
 LARGE_PIECE_SECONDS = 0.25
 """Audio of one piece while its bytes are in hand. Between two pieces a decoder's thread takes the GIL several
-times, where those of all players of a process wait for each other: 128 players took a quarter less CPU."""
+times, where the threads of all players wait for each other: 128 players took a quarter less CPU."""
 MAX_RATE_HZ = 384_000
 """The highest rate of a device, and of miniaudio's WAV decoder."""
 MIN_CONVERTED_HZ = 8000
-"""The lowest rate to convert to: that of a telephone, and miniaudio's lowest standard rate. Files may have
+"""The lowest rate to convert to: a telephone's, and miniaudio's lowest standard rate. Files may have
 less; but as a wish it is a slip, such as kHz in place of Hz."""
 MAX_CHANNELS = 32
 
@@ -111,12 +111,12 @@ def identify(head: bytes, *, mime_type: str | None, uri: str | None) -> Identifi
     if not head:
         raise UnsupportedFormatError("expected audio, got an empty stream (0 bytes)")
     label = format_of_mime(mime_type)
-    found = sniff(head)
-    if label is AudioFormat.PCM and (found is None or not has_signature(head)):
+    actual = sniff(head)
+    if label is AudioFormat.PCM and (actual is None or not has_signature(head)):
         return Identified(format=AudioFormat.PCM, raw=parse_raw_pcm(mime_type or ""))
-    if found is not None:
-        _require_decoder(found, mime_type)
-        return Identified(format=found)
+    if actual is not None:
+        _require_decoder(actual, mime_type)
+        return Identified(format=actual)
     label = label or format_of_uri(uri)
     if label is None or label is AudioFormat.PCM:
         raise UnsupportedFormatError(
@@ -157,15 +157,15 @@ def parse_raw_pcm(mime_type: str) -> RawPcm:
 _DECODED_TEXT = "playhead plays MP3, FLAC, WAV, Ogg Vorbis and raw 16-bit PCM"
 
 
-def _require_decoder(found: AudioFormat, mime_type: str | None) -> None:
-    if found in DECODED or (found in EXTRA_DECODED and has_extra("formats")):
+def _require_decoder(actual: AudioFormat, mime_type: str | None) -> None:
+    if actual in DECODED or (actual in EXTRA_DECODED and has_extra("formats")):
         return
-    if found in EXTRA_DECODED:
+    if actual in EXTRA_DECODED:
         remedy = "the extra `formats` adds it: pip install 'playhead[formats]'"
     else:
         remedy = "ask the server for one of these"
     labelled = f" (labelled {mime_type!r})" if mime_type else ""
-    raise UnsupportedFormatError(f"the stream is {found.value}{labelled}. {_DECODED_TEXT}; {remedy}")
+    raise UnsupportedFormatError(f"the stream is {actual.value}{labelled}. {_DECODED_TEXT}; {remedy}")
 
 
 # --- timing ----------------------------------------------------------------------------------------------

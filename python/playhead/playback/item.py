@@ -1,6 +1,6 @@
 """An item: one playing of a playable, with its reader, decoder thread, PCM buffer and outcome.
 
-Its phases are those of `playhead.playback.state`. The task and its decoder's thread share one protocol
+`playhead.playback.state` has its phases. The task and its decoder's thread share one protocol
 (seeks, the end, the gate), so both are here.
 """
 
@@ -95,7 +95,7 @@ class Item:
         self.decoded = False
         """Everything is read, though its last audio may not have played yet; `error` is known."""
         self.is_ending = False
-        """At most `ENDING_SECONDS` are left to decode."""
+        """True once at most `ENDING_SECONDS` are left to decode."""
         self._moved = trio.Event()
         """Replaced whenever the phase changes."""
         self._started_at = time.perf_counter()
@@ -466,7 +466,7 @@ class DecoderThread:
             await self._requested.wait()
 
     def close(self) -> None:
-        """Answer what was requested, and is requested from now on, with `SeekError`. Free the decoder: now,
+        """Answer every seek, pending or later, with `SeekError`. Free the decoder: now,
         or when the thread ends, which may still be in it. Idempotent."""
         self._is_over = True
         if (wanted := self._wanted) is not None:

@@ -59,7 +59,7 @@ class BufferPhase(Enum):
     DRAINING = "draining"
     """A sink's own thread takes audio as fast as it is decoded."""
     DRY = "dry"
-    """Held back: a callback found nothing, and not enough is in hand to continue."""
+    """Held back: a callback got nothing, and not enough is in hand to continue."""
     ENDED = "ended"
     """The sink has taken the last frame."""
     CLOSED = "closed"
@@ -83,11 +83,11 @@ class PcmBuffer:
         seconds: float = BUFFER_SECONDS,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`output_latency_seconds`: what follows the sink's own buffer holds; see `heard_seconds`. `seconds`
+        """`output_latency_seconds`: the delay behind the sink's own buffer; see `heard_seconds`. `seconds`
         of audio fit, or a little more."""
         self.format = format
         frames = max(int(seconds * format.rate_hz), _MIN_PIPE_FRAMES) + _SPARE_FRAMES
-        # A power of two, so that as much is kept behind the sink as fits ahead of it: see `TakenAudio`.
+        # A power of two, so that as much stays behind the sink as fits ahead of it: see `TakenAudio`.
         room_bytes = 1 << (frames * format.frame_bytes - 1).bit_length()
         self.pipe = Pipe(2 * room_bytes, behind_bytes=room_bytes)
         self._fade_frames = int(FADE_SECONDS * format.rate_hz)
@@ -129,7 +129,7 @@ class PcmBuffer:
         await self._ready.wait()
 
     async def wait_change(self) -> None:
-        """Wait until the phase changes, or that of what is mixed in, or a pause begins or ends: for a sink
+        """Wait until the phase or the mixed-in buffer's changes, or a pause begins or ends: for a sink
         that `fill` gave less than it had room for. A change that is about to be reported may have been seen
         already: look again."""
         await self._changed.wait()
@@ -148,7 +148,7 @@ class PcmBuffer:
     def take(self, out: Buffer) -> int:
         """Block until there is audio, and put it into `out`, for a sink's own thread.
 
-        Returns the bytes of audio; 0 is the end. What is mixed in comes first, between two pieces: this
+        Returns the bytes of audio; 0 is the end. The mixed-in buffer comes first, between two pieces: this
         buffer may be paused, or its audio without an end.
 
         Raises `ClosedError` when the player stopped, and the error that broke the stream, after the audio
@@ -166,7 +166,7 @@ class PcmBuffer:
                 return audio_bytes
 
     def _take_alone(self, out: Buffer) -> int | None:
-        """The same without what is mixed in. None: that has changed, look again."""
+        """The same without the mixed-in buffer. None: that buffer was replaced, look again."""
         before = self.playout.phase
         try:
             audio_bytes = self.playout.take(out)
@@ -207,7 +207,7 @@ class PcmBuffer:
             self._settle_soon()
 
     def seek(self, frame: int) -> bool:
-        """Make everything that was written void; what is written from now on begins with `frame`.
+        """Make everything that was written void; the next bytes written begin with `frame`.
 
         The sink fades the audio before it out and the new audio in, 5 ms each. The gate closes, and
         `position_frames` is `frame` immediately. In the decoder's thread, also after `finish`: then more may
@@ -272,7 +272,7 @@ class PcmBuffer:
 
     @property
     def heard_seconds(self) -> float:
-        """Seconds of `frames` that have left the device, and what follows it. Never decreases."""
+        """Seconds of `frames` that have left the device and its output latency. Never decreases."""
         return self.playout.heard_frames / self.format.rate_hz
 
     @property
@@ -308,7 +308,7 @@ class PcmBuffer:
         self.playout.set_gain(gain, ramp_frames=self._fade_frames if self.frames else 0)
 
     def set_duck(self, gain: float, *, ramp_seconds: float) -> None:
-        """Set a second gain, which is multiplied with that of the volume, over a ramp."""
+        """Set a second gain, which is multiplied with the volume's gain, over a ramp."""
         frames = int(ramp_seconds * self.format.rate_hz)
         self.playout.set_duck(gain, ramp_frames=frames if self.frames else 0)
 
@@ -330,7 +330,7 @@ class PcmBuffer:
         return following.format == self.format and self.playout.follow_with(following.playout)
 
     def mix(self, over: PcmBuffer | None) -> None:
-        """Add the audio of `over`, of the same format, to what a device and `fill` get, until it is replaced.
+        """Mix in the audio of `over`, of the same format, for a device and for `fill`, until it is replaced.
 
         The sink starts if either is ready. Once this buffer is closed, `over` is held with a fade.
         """
@@ -361,7 +361,7 @@ class PcmBuffer:
 
     def settle(self) -> None:
         """Act on the current phase, in the trio thread. A sink calls it when its device reports a change.
-        That of what is mixed in, too: a device reports for both."""
+        The mixed-in buffer gets it, too: a device reports for both."""
         self._settle_alone()
         for other in (self._mixed, None if self._below is None else self._below()):
             if other is not None:
@@ -408,15 +408,15 @@ class PcmSequence:
         self.is_open = False
         self._changed.set()
 
-    def asked(self) -> None:
-        """Called when the sink asks for the next buffer, so that it is done with the one before."""
+    def on_next(self) -> None:
+        """Note that the sink asks for the next buffer, so that it is done with the one before."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> PcmBuffer:
         await trio.lowlevel.checkpoint()
-        self.asked()
+        self.on_next()
         while not self._waiting:
             if not self.is_open:
                 raise StopAsyncIteration

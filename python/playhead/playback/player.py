@@ -41,10 +41,10 @@ class Player:
     then nothing plays until `next`, `previous`, `enqueue` or `play`.
 
     Every item is played in its own rate and channels, unless `rate_hz` or `channels` are given: then each is
-    converted to those, as it is decoded, and items of different rates follow one another without a gap. 8,000
+    converted to them, as it is decoded, and items of different rates follow one another without a gap. 8,000
     to 384,000 Hz, 1 to 32 channels; anything else raises `UsageError`.
 
-    `output_latency_seconds` is the delay of what follows the sink, such as a sound server or a radio link:
+    `output_latency_seconds` is the delay behind the sink, such as a sound server's or a radio link's:
     `PlayerState.heard_seconds` subtracts it.
 
     Any number of tasks may call it. `play`, `enqueue`, `next` and `previous` run one at a time, and one that
@@ -282,8 +282,8 @@ class Player:
     def hold(self, reason: str) -> None:
         """Hold the playhead for `reason`, such as "speech" or "call", until it is released for every reason.
 
-        The audio fades out over 10 ms; reading continues until the buffers are full. What is played meanwhile
-        is held too. Only "user" ends by itself: a call that starts an item (`play`, `next`, `previous`,
+        The audio fades out over 10 ms; reading continues until the buffers are full. Items started meanwhile
+        are held too. Only "user" ends by itself: a call that starts an item (`play`, `next`, `previous`,
         `jump`, an `enqueue` while nothing plays) is one to play.
         """
         self._set_holds(self._controller.controls.holds | {reason})
@@ -416,7 +416,7 @@ class Player:
         controller = self._controller
         if controller.item is not None:
             state = controller.item.state()
-        else:  # what the device still held is heard after the end
+        else:  # the rest in the device is heard after the end
             state = controller.last
             if state.format is not None:
                 heard_seconds = state.heard_seconds + time.perf_counter() - controller.last_at

@@ -62,16 +62,16 @@ class _Arguments:
         self._values = values
 
     def the_one(self, *names: str) -> str:
-        """Return which of two exclusive arguments is given."""
-        given = [name for name in names if self._values.get(name) is not None]
-        if len(given) != 1:
-            raise UsageError(f"{self._tool}: expected either {' or '.join(names)}, got {len(given)} of them")
-        return given[0]
+        """Return which of two exclusive arguments is present."""
+        keys = [name for name in names if self._values.get(name) is not None]
+        if len(keys) != 1:
+            raise UsageError(f"{self._tool}: expected either {' or '.join(names)}, got {len(keys)} of them")
+        return keys[0]
 
     def number(self, name: str) -> float:
         value = self._values.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise UsageError(f"{self._tool}: {name}: expected a number of seconds, got {_got(value)}")
+            raise UsageError(f"{self._tool}: {name}: expected a number of seconds, got {_described(value)}")
         return value
 
     def integer(self, name: str, *, least: int, most: int) -> int:
@@ -80,18 +80,18 @@ class _Arguments:
             value = int(value)  # some models write 30.0
         if type(value) is not int or not least <= value <= most:
             raise UsageError(
-                f"{self._tool}: {name}: expected an integer from {least} to {most}, got {_got(value)}"
+                f"{self._tool}: {name}: expected an integer from {least} to {most}, got {_described(value)}"
             )
         return value
 
     def string(self, name: str) -> str:
         value = self._values.get(name)
         if not isinstance(value, str) or not value.strip():
-            raise UsageError(f"{self._tool}: {name}: expected a string, got {_got(value)}")
+            raise UsageError(f"{self._tool}: {name}: expected a string, got {_described(value)}")
         return value
 
 
-def _got(value: object) -> str:
+def _described(value: object) -> str:
     return "nothing" if value is None else repr(value)[:TITLE_CHARS]
 
 
@@ -186,8 +186,8 @@ def _find(wanted: str, titles: tuple[str, ...]) -> int:
     wanted = wanted.strip().casefold()
     folded = [title.casefold() for title in titles]
     matches = [title for title in folded if wanted == title] or [title for title in folded if wanted in title]
-    if found := matches or get_close_matches(wanted, folded, n=1):
-        return folded.index(found[0])
+    if candidates := matches or get_close_matches(wanted, folded, n=1):
+        return folded.index(candidates[0])
     raise UsageError(
         f"play_from_queue: no title in the queue is like {_short(wanted)!r}; what_is_playing lists them"
     )

@@ -14,14 +14,15 @@ from playhead.playback.state import Repeat
 from playhead.stream.source import Playable
 
 QUEUE_ITEMS = 10_000
-"""As many as the blocks of one tool result (`Limits.result_items`), so any result can be queued whole."""
+"""Limits the queue to the blocks of one tool result (`Limits.result_items`), so any result can be queued
+whole."""
 RESTART_SECONDS = 3.0
 """Further into an item than this, `previous` restarts it. The precedent is Android's media3
 (`DEFAULT_MAX_SEEK_TO_PREVIOUS_POSITION_MS` = 3000), and CD players before it."""
 
 
 class Queue:
-    """Items in playing order. `index` is that of the current one, None until the first has started."""
+    """Items in playing order. `index` is the current item's, None until the first has started."""
 
     def __init__(self) -> None:
         self._items: list[Playable] = []
@@ -107,8 +108,8 @@ class Queue:
         """Raise `UsageError` for an `index` outside the queue."""
         if not 0 <= index < len(self._items):
             last = len(self._items) - 1
-            held = f"an index from 0 to {last}" if self._items else "items in the queue, which is empty"
-            raise UsageError(f"{call}: expected {held}, got {index}")
+            expected = f"an index from 0 to {last}" if self._items else "items in the queue, which is empty"
+            raise UsageError(f"{call}: expected {expected}, got {index}")
 
     def forward(self, *, by_call: bool = False) -> bool:
         """Go to the next item; returns False if there is none."""
@@ -137,11 +138,11 @@ def as_items(what: Playable | Iterable[Playable], *, call: str) -> tuple[Playabl
     """
     if isinstance(what, Playable):
         return (what,)
-    given: Iterable[object] = (what,)
+    candidates: Iterable[object] = (what,)
     with suppress(TypeError):  # not even an iterable
-        given = iter(what)
+        candidates = iter(what)
     items: list[Playable] = []
-    for item in islice(given, QUEUE_ITEMS + 1):
+    for item in islice(candidates, QUEUE_ITEMS + 1):
         if not isinstance(item, Playable):
             raise UsageError(
                 f"{call}: expected a playable (a link of a result, session.media(uri) or FileMedia(path)) or"

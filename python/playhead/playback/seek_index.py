@@ -39,7 +39,7 @@ MOST_LOOK_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeekPoint:
-    """Decoding may start at byte `offset`; what comes out first is PCM frame `frame` or later."""
+    """Decoding may start at byte `offset`; the first output is PCM frame `frame` or later."""
 
     offset: int
     frame: int
@@ -177,13 +177,13 @@ class Locator(Protocol):
         ...
 
     def feed(self, offset: int, data: bytes) -> None:
-        """Take what the decoder reads at `offset`."""
+        """Take the bytes that the decoder reads at `offset`."""
         ...
 
     def locate(self, frame: int, source: DecoderSource, *, bytes_per_frame: float) -> Landing:
         """Find the landing for `frame`; this may `restart` and read the source.
 
-        `bytes_per_frame` is the mean of what was decoded. Raises `SeekError` if there is no way to find it,
+        `bytes_per_frame` is the mean so far. Raises `SeekError` if there is no way to find it,
         and the stream's error.
         """
         ...
@@ -227,7 +227,7 @@ class CodedFrame:
 
     size_bytes: int
     samples: int
-    """Per channel."""
+    """Samples per channel."""
 
 
 def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -> int | None:
@@ -243,8 +243,8 @@ def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -
 class FrameIndex:
     """Offsets of the coded frames of a stream, counted while they are read.
 
-    Every `stride`th is kept; once there are too many, every second of those. So a stream of any length takes
-    at most 64 KiB, and what is kept is at most a second apart in the first two hours of music.
+    Every `stride`th is stored; once there are too many, every second stays. So a stream of any length takes
+    at most 64 KiB, and the entries are at most a second apart in the first two hours of music.
     """
 
     MOST_POINTS = 4096
@@ -302,7 +302,7 @@ class FrameIndex:
 
     @property
     def mean_bytes(self) -> float:
-        """Of a frame so far."""
+        """The mean size of a frame so far."""
         return (self.end_offset - self.first_offset) / max(1, self.frames - self.first_number)
 
     def least_offset(self, number: int) -> int:
@@ -318,7 +318,7 @@ class FrameIndex:
                 pass
 
     def before(self, number: int) -> SeekPoint | None:
-        """Return the last kept frame at or before `number`, as (offset, number); None if it was not read."""
+        """Return the last stored frame up to `number`, as (offset, number); None if it was not read."""
         if not self.first_number <= number <= self.frames:
             return None
         place = min((number - self.first_number) // self._stride, len(self._offsets) - 1)

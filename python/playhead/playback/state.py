@@ -37,12 +37,12 @@ class Repeat(StrEnum):
     ONE = "one"
     """The same item again."""
     ALL = "all"
-    """After the last item, the first."""
+    """The first item again after the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayerState:
-    """A snapshot of a player. The numbers are those of the current item, and stay after it ends."""
+    """A snapshot of a player. The numbers describe the current item, and stay after it ends."""
 
     status: Status = Status.IDLE
     title: str | None = None
@@ -56,7 +56,7 @@ class PlayerState:
     """False after a seek in a stream whose position in time is only estimated."""
     heard_seconds: float = 0.0
     """Seconds of the item that were heard, whatever was skipped or repeated: the frames that the sink has
-    taken, less those in the device's own buffer and `output_latency_seconds`. Never decreases."""
+    taken, less the seconds in the device's own buffer and `output_latency_seconds`. Never decreases."""
     holds: frozenset[str] = frozenset()
     """Reasons for which the player is held; it plays while there are none."""
     duration_seconds: float | None = None
@@ -67,8 +67,8 @@ class PlayerState:
     """Stalls: times that the audio ran dry and continued, of any length. A wait before the start, or just
     before the end, does not count. A sink that is not paced by a device has none."""
     first_audio_seconds: float | None = None
-    """From the item's start (for the first one, from `play()`) to its first frame at the sink; None before
-    it."""
+    """Time from the item's start (for the first one, from `play()`) to its first frame at the sink; None
+    before it."""
     stream_bytes_per_second: float | None = None
     """The rate of the encoded audio: the header's, or the highest mean over ten seconds if that is higher.
     None until it is known."""

@@ -42,7 +42,7 @@ class VorbisDecoder:
         self._is_closed = False
         self._silent_bytes = 0
         """Bytes since the last audio."""
-        source.audio_began()  # nothing here seeks back into what was read
+        source.audio_began()  # nothing here seeks back
         self._ahead = self._decode(FIRST_FRAMES)
         """Decoded, and not read yet."""
         if self._stream.rate_hz is None or self._stream.channels is None:

@@ -1,6 +1,6 @@
 """Answers to ranged reads: measured (offset, length, claim of an end), compared and cut, not decoded.
 
-A read returns a `Page`: what the server sent, in whatever form it was asked. `measure` makes an `Answer` of
+A read returns a `Page`: the server's answer, whatever the form of the request. `measure` makes an `Answer` of
 it: the bytes at their offset in the resource, without the marker of an end, which is then a claim. Only
 answers are judged, moved to another offset (`range_support`) and stored.
 
@@ -25,7 +25,7 @@ DONE_TEXT = "W0RPTkVd"
 EndedBy = Literal["empty", "done", "416", "size", "error", "whole"]
 """The evidence that ended a stream: empty contents or an empty blob; a `[DONE]` blob; an answer that the
 range is past the end; the announced size; the same error repeatedly while the bytes before were served; one
-answer that held the whole resource."""
+answer with the whole resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Page:
     total_bytes: int | None = None
     """The resource's size in the answer (Content-Range): exact, unlike `ResourceLink.size`."""
     offset: int | None = None
-    """The offset of the first byte, if the answer declares it: that of another page is never used."""
+    """The offset of the first byte, if the answer declares it: another page's is never used."""
     size_bytes: int | None = None
     """The present size, if the answer declares it. A resource may grow."""
     etag: str | None = None
@@ -133,19 +133,19 @@ def pieces(answer: Answer, start: int, stop: int) -> list[tuple[int, Base64Text 
     base = answer.offset
     if start <= base and stop >= base + answer.n_bytes and len(answer.blobs) == 1:
         return [(base, answer.blobs[0])]
-    found: list[tuple[int, Base64Text | bytes]] = []
+    cuts: list[tuple[int, Base64Text | bytes]] = []
     for blob in answer.blobs:
         size = blob_bytes(blob)
         low, high = max(0, start - base), min(size, stop - base)
         if low < high:
             if (low, high) == (0, size):
-                found.append((base, blob))
+                cuts.append((base, blob))
             elif isinstance(blob, bytes):
-                found.append((base + low, blob[low:high]))
+                cuts.append((base + low, blob[low:high]))
             else:
-                found += _cut(blob, low, high, base=base)
+                cuts += _cut(blob, low, high, base=base)
         base += size
-    return found
+    return cuts
 
 
 def _cut(blob: Base64Text, low: int, high: int, *, base: int) -> Iterator[tuple[int, Base64Text | bytes]]:
@@ -164,17 +164,17 @@ def _cut(blob: Base64Text, low: int, high: int, *, base: int) -> Iterator[tuple[
 def leading(answer: Answer, n_bytes: int) -> bytes:
     """Return the first `n_bytes` of an answer, for comparison. Text that does not decode is returned as it
     is."""
-    found = b""
+    head = b""
     for blob in answer.blobs:
-        missing = n_bytes - len(found)
+        missing = n_bytes - len(head)
         if missing <= 0:
             break
         if isinstance(blob, bytes):
-            found += blob[:missing]
+            head += blob[:missing]
             continue
         text = blob[: -(-missing // 3) * 4]
         try:
-            found += decode_base64(text)[:missing]
+            head += decode_base64(text)[:missing]
         except Base64Error:
-            found += text.encode() if isinstance(text, str) else bytes(text)
-    return found
+            head += text.encode() if isinstance(text, str) else bytes(text)
+    return head

@@ -58,8 +58,8 @@ STATUS_SECONDS = 3.0
 SEQUENTIAL_START_SECONDS = 0.5
 """Audio in hand before playing starts where nothing can foresee when the next page arrives."""
 UNFORESEEN_START_SECONDS = 2.0
-"""The same while pages may come from reads of another process. Those before them came from the cache, at a
-rate that says nothing about the server; a busy one took 0.8 s for a page."""
+"""The same while pages may come from reads of another process. The pages before them came from the cache, at
+a rate that says nothing about the server; a busy one took 0.8 s for a page."""
 
 
 class Phase(Enum):
@@ -99,7 +99,7 @@ AFTER: dict[Phase, dict[PhaseEvent, Phase]] = {
 """The phase after each event. An event that is neither here nor in `UNCHANGED` cannot happen."""
 
 UNCHANGED: dict[Phase, set[PhaseEvent]] = {
-    # A seek repeats what the stream knows of its form.
+    # A seek repeats the events of a form that is known already.
     _P.PLANNED: {_E.BYTES},
     _P.SEQUENTIAL: {_E.NO_RANGES},
     # Tasks that were about to run when the stream broke, or was closed.
@@ -142,7 +142,7 @@ class Driver:
         self._size_bytes = size_bytes
         max_bytes = limits.stream_bytes if options.max_bytes is None else options.max_bytes
         ring_bytes = options.ring_bytes()
-        if size_bytes is not None:  # all of it fits; glibc reuses large blocks, and zeroes what is not needed
+        if size_bytes is not None:  # all of it fits; glibc reuses large blocks, and zeroes the unused part
             ring_bytes = min(ring_bytes, max(2 * size_bytes, SMALL_RING_BYTES))
         ring_bytes = RING_BUDGET.take(ring_bytes, allowed_bytes=limits.streams_bytes)
         self._ring_bytes = ring_bytes
@@ -355,7 +355,7 @@ class Driver:
         self._stop_sequential()
         is_empty = self._size_bytes == 0
         ended_by = (refusal.claims_end if is_empty else None) or self._forms.refuse(
-            refusal, now=trio.current_time(), has_bytes_past_0=self._handler.has_held
+            refusal, now=trio.current_time(), has_bytes_past_0=self._handler.has_bytes_past_0
         )
         if ended_by is None:
             await self._settle_form()
@@ -408,12 +408,12 @@ class Driver:
         self._planner.probe(start, end)
         self.writer.news.set()
         try:
-            found = await receive.receive()
+            outcome = await receive.receive()
         finally:
             self._handler.on_probe = None
-        if isinstance(found, PlayheadError):
-            raise found
-        return found
+        if isinstance(outcome, PlayheadError):
+            raise outcome
+        return outcome
 
     def _on_end(self) -> None:
         self._end = self._planner.end

@@ -1,7 +1,7 @@
 """Reads on the wire: a task for each, and the turn of each stream of a process.
 
 Each stream fills its ring as fast as the link allows. Of many streams the ones that are ahead would take the
-link, and the trio thread, for megabytes of audio that is heard in a minute, and those that start or run low
+link, and the trio thread, for megabytes of audio that is heard in a minute, and streams that start or run low
 would wait behind them. So reads are of two kinds. A stream with less than two seconds ahead of its reader
 reads at once; if `READS_AT_ONCE` are on the wire it waits, and the stream that runs dry first comes next.
 Beyond two seconds it reads in the background, and the background of all streams together is at most
@@ -30,22 +30,22 @@ from playhead.stream.answer import Page, ReadRange
 COMFORT_BYTES = 64 * KIB
 """Bytes ahead of the reader that are enough, at least: two seconds at 256 kbit/s."""
 COMFORT_SECONDS = 2.0
-"""The same in audio, where its byte rate is known: several times what the answer to one read takes."""
+"""The same in audio, where its byte rate is known: several times the duration of one read."""
 BACKGROUND_BYTES = MIB
 """Half a second of a link of 16 Mbit/s, by which the first read of a new stream may be late."""
 READS_AT_ONCE = 128
-"""Reads of all streams on the wire: what the trio thread does in a tenth of a second, and enough for 500
+"""Reads of all streams on the wire: the trio thread's work of a tenth of a second, and enough for 500
 players over a round trip of 0.25 s. More would only queue, each for its connection, in no useful order."""
 COMFORT_BYTES_PER_SECOND = COMFORT_BYTES / COMFORT_SECONDS
 """The rate of audio whose rate is not known."""
 NEW_STREAM_SECONDS = 0.5
-"""A new stream counts as one that runs dry so long after it was opened: it comes after those that have less
-audio, which would be interrupted, and before those that have more."""
+"""A new stream counts as one that runs dry so long after it was opened: it comes after streams with less
+audio, which would be interrupted, and before streams with more."""
 FIRST_WAITS = 5.0
 """A stream may wait so many times as long for its second page as for the first: the second pages are larger,
-and all are asked for at once. In simulated time 3 were too few (tests/unit/stream/test_in_flight.py)."""
+and all are requested at once. In simulated time 3 were too few (tests/unit/stream/test_in_flight.py)."""
 SLOW_SECONDS = 2.0
-"""A read that takes longer no longer counts: it is its server that is slow, and not what is shared."""
+"""A read that takes longer no longer counts: its server is slow, and not the shared link or thread."""
 
 
 class Background:
@@ -63,10 +63,10 @@ class Background:
         self._bytes = 0
         self._waiting: dict[object, Callable[[], None]] = {}
         self._low: dict[object, tuple[float, int, object, Callable[[], None]]] = {}
-        """The streams that wait for a read before they run dry, by what is in `_by_due` of each."""
+        """The streams that wait for a read before they run dry, each with its entry in `_by_due`."""
         self._by_due: list[tuple[float, int, object, Callable[[], None]]] = []
         """A heap, in which entries of streams that no longer wait may be left."""
-        self._asked = itertools.count()
+        self._tickets = itertools.count()
         self._granted = set[object]()
         """Streams that were woken for a read before they run dry, and have not asked since."""
 
@@ -121,7 +121,7 @@ class Background:
         first.
 
         A stream that was woken sends next. Compared again, it could wait for ever: while its reader takes
-        nothing, the time at which it runs dry moves on with the clock, past those of the streams that wait.
+        nothing, the time at which it runs dry moves on with the clock, past the waiting streams' times.
         """
         is_granted = stream in self._granted
         self._granted.discard(stream)
@@ -137,7 +137,7 @@ class Background:
         first = self._first_low()
         is_later = first is not None and first[2] is not stream and first[0] < dry_at
         if self._has_too_many() or (is_later and not is_granted):
-            entry = (dry_at, next(self._asked), stream, wake)
+            entry = (dry_at, next(self._tickets), stream, wake)
             self._low[stream] = entry
             heapq.heappush(self._by_due, entry)
             self.pass_turn()
@@ -203,7 +203,7 @@ READ_SCOPE: Final[ContextVar[trio.CancelScope]] = ContextVar("playhead_read_scop
 class Flight:
     request: Request
     sent_at: float
-    """The time that the planner was given, so that both time out together on a busy machine."""
+    """The time passed to the planner, so that both time out together on a busy machine."""
     fills_ring: bool
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
@@ -286,7 +286,7 @@ class InFlight:
         self._background.add(read, now=flight.sent_at, n_bytes=n_bytes, fills_ring=flight.fills_ring)
 
     def add_reads(self) -> None:
-        """Add the reads in flight to those of all streams."""
+        """Add the reads in flight to the count of all streams."""
         for flight in self.flights.values():
             self._add(flight)
 

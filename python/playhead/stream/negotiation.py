@@ -2,7 +2,7 @@
 
 The forms are tried in order until one delivers a byte at offset 0; from then on the form stays. After the
 last one all are tried once more: the server may have been starting up. Every refusal is remembered, for the
-error that lists what was tried.
+error that lists the tried forms.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ ONE_SERVER = (
     "; the gateway does not name its servers in URIs: set the server's url to the endpoint that the gateway"
     " has for one of them"
 )
-"""For ContextForge, in whose error (`Resource URI 'x:' is ambiguous across multiple servers; use
-/servers/{id}/mcp.`) nothing says what is set to that."""
+"""Completes ContextForge's error (`Resource URI 'x:' is ambiguous across multiple servers; use
+/servers/{id}/mcp.`), which does not say which setting takes that address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class RangeForm:
     start_soon: Callable[..., None] | None = None
     """Starts the task of each read, if the reads may outlive the stream: others may wait for them."""
     waits_for_others: Callable[[], bool] = lambda: False
-    """True while reads are in flight that may wait for those of another process: the rate so far does not
+    """True while reads are in flight that may wait for another process's reads: the rate so far does not
     tell when they are answered."""
 
 
@@ -104,13 +104,13 @@ def is_refusal(error: PlayheadError) -> bool:
 
 @dataclass(slots=True, eq=False)
 class FormNegotiation:
-    """The form that a stream uses now, and the refusals of those before it."""
+    """The form that a stream uses now, and the refusals of the forms before it."""
 
     forms: list[RangeForm | LateForm]
     """The last is a `RangeForm`."""
     server_name: str
     remark: Callable[[bool], str]
-    """Returns what else is to be said when all were refused; its argument is True if the server says that the
+    """Returns the end of the message when all were refused; its argument is True if the server says that the
     resource does not exist."""
     resumes_at: float = -math.inf
     """Nothing is sent before this time."""
@@ -144,18 +144,18 @@ class FormNegotiation:
         return f"{chosen}; refused before: {tried}" if tried and chosen else chosen or tried
 
     async def settle(self) -> None:
-        """Make the current form known, skipping those that turn out not to apply."""
+        """Make the current form known, skipping forms that turn out not to apply."""
         while isinstance(late := self.forms[self._index], LateForm):
             try:
-                found = await late.find()
+                outcome = await late.find()
             except PlayheadError as error:
                 self._refusals.append((late.name, Refusal(error=error.with_traceback(None))))
-                found = ()
-            if isinstance(found, Refusal):
-                self._refusals.append((late.name, found))
+                outcome = ()
+            if isinstance(outcome, Refusal):
+                self._refusals.append((late.name, outcome))
                 self._index += 1
             else:
-                self.forms[self._index : self._index + 1] = found
+                self.forms[self._index : self._index + 1] = outcome
 
     def refuse(self, refusal: Refusal, *, now: float, has_bytes_past_0: bool) -> EndedBy | None:
         """Move on from the current form, which was refused before its first byte.
@@ -188,7 +188,7 @@ class FormNegotiation:
 
     def _tried(self) -> str:
         """List the refused forms, each with its newest refusal: `uri-template (-32602: …), arguments (…)`."""
-        return ", ".join(f"{name} ({_said(refusal)})" for name, refusal in dict(self._refusals).items())
+        return ", ".join(f"{name} ({_summary(refusal)})" for name, refusal in dict(self._refusals).items())
 
     def _all_refused(self) -> PlayheadError:
         errors = [refusal.error for _, refusal in self._refusals if refusal.error is not None]
@@ -213,7 +213,7 @@ def says_not_found(error: PlayheadError) -> bool:
     return False
 
 
-def _said(refusal: Refusal) -> str:
+def _summary(refusal: Refusal) -> str:
     error = refusal.error
     if error is None:
         return f"no byte: {refusal.claims_end}"

@@ -75,7 +75,7 @@ class StreamOptions:
     8 MiB, all ahead of the reader, never idle."""
 
     capacity_bytes: int | None = None
-    """Capacity of the ring, rounded up to a power of two. None: that of the profile, or twice the largest
+    """Capacity of the ring, rounded up to a power of two. None: the profile's, or twice the largest
     page."""
 
     size_bytes: int | None = None
@@ -98,14 +98,14 @@ class StreamOptions:
     """The `_meta` key for the range, for servers that read it there."""
 
     range_tool: str | None = None
-    """The tool that reads ranges, for the strategy `tool`. None: found by its schemas."""
+    """The tool that reads ranges, for the strategy `tool`. None: its schemas identify it."""
 
     poll_tool: str | None = None
-    """The tool that hands out chunks, for the strategy `poll`. None: found by its outputSchema."""
+    """The tool that hands out chunks, for the strategy `poll`. None: its outputSchema identifies it."""
 
     only_repeatable: bool = False
     """Use no form whose reads have effects: no queue, and no tool that does not declare that its calls can be
-    repeated. For a look at the beginning of a resource that nobody has asked to play."""
+    repeated. A look at the beginning of a resource that nobody plays needs this."""
 
     on_event: Callable[[StreamEvent], None] | None = None
     """Called in the trio thread when the reader has waited for three seconds, and when bytes arrive again;
@@ -179,7 +179,7 @@ class StreamStatistics:
     bandwidth_bytes_per_second: float | None
     rtt_seconds: float | None
     first_byte_seconds: float | None
-    """From opening to the first readable byte."""
+    """Time from opening to the first readable byte."""
     ended_by: EndedBy | None
     """None until the end is reached."""
     end_bytes: int | None

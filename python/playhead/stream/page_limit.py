@@ -51,14 +51,14 @@ def names_size(error: PlayheadError) -> bool:
         return error.code == MESSAGE_TOO_BIG
     if not isinstance(error, (ServerError, HttpRefusedError, HttpStatusError)):
         return False
-    said = error.said if isinstance(error, ServerError) and error.said else str(error)
-    return _TOO_LARGE.search(said) is not None and _OF_ANOTHER_KIND.search(said) is None
+    message = error.said if isinstance(error, ServerError) and error.said else str(error)
+    return _TOO_LARGE.search(message) is not None and _OF_ANOTHER_KIND.search(message) is None
 
 
 class PageLimit:
     """The largest page that gets through to us, learned from pages that failed.
 
-    An error that names the size halves it at once. After any other failure of a page larger than those that
+    An error that names the size halves it at once. After any other failure of a page larger than all that
     arrived, the next try is a half, and the limit is doubted later: it may not have been the size.
     """
 
@@ -66,7 +66,7 @@ class PageLimit:
         self.bytes: int | None = None
         """None: no limit is known."""
         self.reads = 0
-        """Reads sent in addition to those that the planner counts."""
+        """Reads sent in addition to the reads that the planner counts."""
         self._arrived_bytes = 0
         """The largest page that has arrived."""
         self._is_named = False
@@ -78,8 +78,8 @@ class PageLimit:
     async def read(self, read: ReadRange, start: int, end: int) -> Page:
         """Read `[start, end)`, or as much of its beginning as the limit allows. Raises what `read` raises.
 
-        The rest is left to the planner. Parts are not joined: each answer is compared by itself with what a
-        server that ignores ranges would send.
+        The rest is left to the planner. Parts are not joined: each answer is compared by itself with the
+        answer of a server that ignores ranges.
         """
         before = self.bytes
         while True:

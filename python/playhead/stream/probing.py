@@ -1,6 +1,6 @@
-"""Probing: small reads that show whether a server takes a form, and what the variables of its template mean.
+"""Probing: small reads that show whether a server takes a form, and the meaning of its template's variables.
 
-Recognition only orders the forms, so those that nothing announces are tried with one read. The names of a
+Recognition only orders the forms, so forms that nothing announces are tried with one read. The names of a
 template's variables usually tell what they mean; where they do not, two reads that overlap do, because the
 bytes of the second are known from the first. A form whose answers contradict every reading of it is refused:
 nothing is guessed.
@@ -24,9 +24,9 @@ from playhead.stream.numbered_pages import NumberedPages
 from playhead.stream.range_support import PERIOD_BYTES, repeats_within
 
 PROBE_BYTES = 8 * KIB
-"""As the first page of a stream, which the answer becomes."""
+"""The size of a stream's first page, which the answer becomes."""
 PROBE_SECONDS = 5.0
-"""A form that nothing announces is given up after this time without an answer."""
+"""A form that nothing announces is abandoned after this time without an answer."""
 PAGE_BYTES = 64 * KIB
 """Requested of a server whose pages have numbers and a size of our choice: 1.6 s at 320 kbit/s."""
 
@@ -118,7 +118,7 @@ class Prober:
             if base == 0 and following == first:
                 base, following = 1, await or_nothing(2, size)
             step = len(first)
-            # Pages of a document have any length; those of a file are equally long, or end at its size.
+            # Pages of a document have any length; pages of a file are equally long, or end at its size.
             is_file = following != first and len(following) == step
             if not is_file and step + len(following) != self._size_bytes:
                 raise self._unclear(f"pages of {step} and {len(following)} bytes, and the size is not theirs")
@@ -136,8 +136,8 @@ class Prober:
             return page, measure(page, offset=0, size_bytes=self._size_bytes, block_bytes=block_bytes)
         raise DeadlineError(f"{self._server_name}: no answer within {PROBE_SECONDS:g} s")
 
-    def _unclear(self, got: str) -> RangeNotHonouredError:
-        return RangeNotHonouredError(f"{self._server_name}: got {got}", offset=0)
+    def _unclear(self, actual: str) -> RangeNotHonouredError:
+        return RangeNotHonouredError(f"{self._server_name}: got {actual}", offset=0)
 
 
 async def _read_apart(read: ReadRange, start_soon: Callable[..., None], start: int, end: int) -> Page:
@@ -155,12 +155,12 @@ async def _read_apart(read: ReadRange, start_soon: Callable[..., None], start: i
 
     start_soon(run)
     try:
-        found = await receive.receive()
+        outcome = await receive.receive()
     finally:
         scope.cancel()
-    if isinstance(found, PlayheadError):
-        raise found
-    return found
+    if isinstance(outcome, PlayheadError):
+        raise outcome
+    return outcome
 
 
 def _answered(page: Page, n_bytes: int, read: ReadRange) -> ReadRange:

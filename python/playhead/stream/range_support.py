@@ -34,7 +34,7 @@ SUSPECT_BYTES = 64
 PERIOD_BYTES = KIB
 """A fingerprint with a shorter period does not identify its offset."""
 FIRST_KEPT_BYTES = 64 * KIB
-"""An answer at offset 0 up to this long is kept for comparison: several times a first page."""
+"""An answer at offset 0 up to this long is saved for comparison: several times a first page."""
 DISCARDS = 3
 """Answers discarded at one offset before the stream breaks: one may be a cold cache, two its neighbour."""
 REMEMBERED_OFFSETS = 256
@@ -70,7 +70,7 @@ class Ignored:
 
 class Reason(Enum):
     NEXT = "next"
-    """Read what follows an answer that is longer than its range."""
+    """Read the bytes after an answer that is longer than its range."""
     LAST = "last"
     """Read the last byte of an answer at its offset: the whole resource, sent again, ends before it."""
     SIZE = "size"
@@ -162,36 +162,36 @@ class RangeSupport:
             return self._ask_last(answer)
         return Accept(answer=answer, start=answer.offset, stop=answer.end)
 
-    def resolve(self, ask: Ask, answer: Answer, found: Answer | None, *, end: int) -> Verdict:
-        """Judge `answer`, to a read up to `end`, by the answer to `ask`: None if it was empty or an error.
+    def resolve(self, ask: Ask, answer: Answer, reply: Answer | None, *, end: int) -> Verdict:
+        """Judge `answer`, to a read up to `end`, by `reply`, the answer to `ask`: None if empty or an error.
 
         Raises `RangeNotHonouredError` if it is still ambiguous.
         """
         keep = Accept(answer=answer, start=answer.offset, stop=min(answer.end, end))
-        if found is not None and not found.n_bytes:
-            found = None
+        if reply is not None and not reply.n_bytes:
+            reply = None
         match ask.reason:
             case Reason.NEXT:
-                return self._resolve_next(answer, found, end=end)
+                return self._resolve_next(answer, reply, end=end)
             case Reason.LAST:
-                return self._resolve_last(answer, found, keep)
+                return self._resolve_last(answer, reply, keep)
             case Reason.SIZE:
-                if found is None or _are_equal(answer, found):
+                if reply is None or _are_equal(answer, reply):
                     return self._slice_of_whole(answer, end=end, total_bytes=answer.n_bytes)
                 return keep
             case Reason.SHIFTED:
-                return self._resolve_shifted(answer, found, keep)
+                return self._resolve_shifted(answer, reply, keep)
             case Reason.PAST:
-                return self._resolve_past(answer, found, keep, end=end)
+                return self._resolve_past(answer, reply, keep, end=end)
             case Reason.FAR:
-                if found is None:
+                if reply is None:
                     self._far_is_empty = True
                     is_clear = answer.end <= end and not self._could_be_whole(answer)
                     return keep if is_clear else self._ask_last(answer)
                 is_whole = not self.knows_first or answer.n_bytes == self._first_bytes
-                if is_whole and answer.n_bytes == found.n_bytes:
+                if is_whole and answer.n_bytes == reply.n_bytes:
                     return Ignored(whole=_at_zero(answer))
-                raise self._unclear(answer, f"{found.n_bytes} bytes at {found.offset}, past any end")
+                raise self._unclear(answer, f"{reply.n_bytes} bytes at {reply.offset}, past any end")
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -294,15 +294,15 @@ class RangeSupport:
             return clipped
         return self._ask(Reason.NEXT, answer.end)
 
-    def _resolve_next(self, answer: Answer, found: Answer | None, *, end: int) -> Verdict:
-        if found is None:
+    def _resolve_next(self, answer: Answer, reply: Answer | None, *, end: int) -> Verdict:
+        if reply is None:
             if answer.offset == 0:
                 return Ignored(whole=answer)
             return self._ask_last(answer)
-        if answer.offset == 0 and self._is_suspect(found) and not self._begins_twice(answer):
+        if answer.offset == 0 and self._is_suspect(reply) and not self._begins_twice(answer):
             return Ignored(whole=answer)
-        compared = min(answer.n_bytes, found.n_bytes, FINGERPRINT_BYTES)
-        if leading(answer, compared) == leading(found, compared):
+        compared = min(answer.n_bytes, reply.n_bytes, FINGERPRINT_BYTES)
+        if leading(answer, compared) == leading(reply, compared):
             return self._ask(Reason.FAR, self._far)
         return self._adopt(answer, end=end)
 
@@ -311,14 +311,14 @@ class RangeSupport:
         self._repeats = self._repeats or self._begins_twice(answer)
         return OwnPage(page_bytes=answer.n_bytes)
 
-    def _resolve_last(self, answer: Answer, found: Answer | None, keep: Accept) -> Verdict:
-        if found is None:
+    def _resolve_last(self, answer: Answer, reply: Answer | None, keep: Accept) -> Verdict:
+        if reply is None:
             is_first = self.knows_first and answer.n_bytes == self._first_bytes
             is_whole = is_first or self._is_misplaced_again(answer)
             return Ignored(whole=_at_zero(answer)) if is_whole else self._discard(answer)
-        if found.n_bytes == answer.n_bytes and not self._far_is_empty:
+        if reply.n_bytes == answer.n_bytes and not self._far_is_empty:
             return self._ask(Reason.FAR, self._far)
-        if found.n_bytes == answer.n_bytes and self.knows_first and answer.n_bytes != self._first_bytes:
+        if reply.n_bytes == answer.n_bytes and self.knows_first and answer.n_bytes != self._first_bytes:
             return self._discard(answer)  # not a page of the server's own, so the whole resource again
         self._repeats = self._repeats or self._has_fingerprint(answer)
         if answer.end > keep.stop and self._far_is_empty:
@@ -326,30 +326,30 @@ class RangeSupport:
         self._rest_end = answer.end
         return keep
 
-    def _resolve_shifted(self, answer: Answer, found: Answer | None, keep: Accept) -> Verdict:
-        if found is None:
+    def _resolve_shifted(self, answer: Answer, reply: Answer | None, keep: Accept) -> Verdict:
+        if reply is None:
             # The first answer again, and nothing where it would end if it were the whole: it is.
             is_whole = answer.n_bytes == self._first_bytes == answer.offset + 1
             return Ignored(whole=_at_zero(answer)) if is_whole else self._discard(answer)
-        compared = min(answer.n_bytes - 1, found.n_bytes)
-        if leading(answer, compared + 1)[1:] == leading(found, compared):
+        compared = min(answer.n_bytes - 1, reply.n_bytes)
+        if leading(answer, compared + 1)[1:] == leading(reply, compared):
             if answer.offset < answer.n_bytes:
                 return self._ask_last(answer)
             self._repeats = self._has_fingerprint(answer)
             return keep
-        if self._is_suspect(found) and answer.n_bytes == self._first_bytes == found.n_bytes:
+        if self._is_suspect(reply) and answer.n_bytes == self._first_bytes == reply.n_bytes:
             return Ignored(whole=_at_zero(answer))
         return self._discard(answer)
 
-    def _resolve_past(self, answer: Answer, found: Answer | None, keep: Accept, *, end: int) -> Verdict:
+    def _resolve_past(self, answer: Answer, reply: Answer | None, keep: Accept, *, end: int) -> Verdict:
         is_suspect = self._is_suspect(answer)
-        if found is not None and found.n_bytes == answer.n_bytes and self._is_suspect(found) == is_suspect:
+        if reply is not None and reply.n_bytes == answer.n_bytes and self._is_suspect(reply) == is_suspect:
             self._slice_of_whole(answer, end=end, total_bytes=answer.n_bytes)
             nothing = Answer(offset=answer.offset, blobs=(), n_bytes=0, claims_end="whole")
             return Accept(answer=nothing, start=answer.offset, stop=answer.offset)
         if is_suspect:
-            return self._resolve_shifted(answer, found, keep)
-        self._far_is_empty = self._far_is_empty or found is None
+            return self._resolve_shifted(answer, reply, keep)
+        self._far_is_empty = self._far_is_empty or reply is None
         return self._judge_longer(answer, want=end - answer.offset, total_bytes=answer.n_bytes)
 
     def _ask_last(self, answer: Answer, reason: Reason = Reason.LAST) -> Ask:
@@ -358,19 +358,19 @@ class RangeSupport:
     def _ask(self, reason: Reason, start: int) -> Ask:
         return Ask(reason=reason, start=start, end=start + FINGERPRINT_BYTES)
 
-    def _discard(self, answer: Answer, got: str = "the resource's beginning") -> Discard:
+    def _discard(self, answer: Answer, actual: str = "the resource's beginning") -> Discard:
         count = self._discards.pop(answer.offset, 0) + 1
         self._discards[answer.offset] = count
         if len(self._discards) > REMEMBERED_OFFSETS:
             self._discards.popitem(last=False)
         if count >= DISCARDS:
-            raise self._unclear(answer, f"{got}, every time")
+            raise self._unclear(answer, f"{actual}, every time")
         return Discard()
 
-    def _unclear(self, answer: Answer, got: str) -> RangeNotHonouredError:
+    def _unclear(self, answer: Answer, actual: str) -> RangeNotHonouredError:
         return RangeNotHonouredError(
             f"{self._server_name}: expected the bytes from {answer.offset} on, got {answer.n_bytes} bytes, "
-            f"and {got}: its answers cannot be combined without guessing; read it with the strategy "
+            f"and {actual}: its answers cannot be combined without guessing; read it with the strategy "
             "'whole', or pass the resource's size",
             offset=answer.offset,
         )
@@ -381,7 +381,7 @@ def repeats_within(data: bytes, period_bytes: int) -> bool:
     most = min(period_bytes, len(data) // 2)
     if not most:
         return True
-    # A period p shows as the beginning found again at p, going on to the end.
+    # A period p shows as the beginning repeated at p, going on to the end.
     beginning = data[: min(16, len(data) - most)]
     at = data.find(beginning, 1, most + len(beginning))
     while 0 < at <= most:

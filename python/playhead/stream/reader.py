@@ -70,7 +70,7 @@ class DigestCheck:
     def read(self, offset: int, data: Buffer) -> None:
         """Take `data`, read at `offset`; nothing at all is the end.
 
-        Raises `DigestError` at the end of a stream that is not what was announced.
+        Raises `DigestError` at the end of a stream that is not the announced one.
         """
         if not self._has_begun:
             self._has_begun, self._expected = True, self._find()
@@ -82,13 +82,13 @@ class DigestCheck:
         if offset <= self._hashed_bytes < end:
             self._hash.update(view[self._hashed_bytes - offset :])
             self._hashed_bytes = end
-        elif not view and offset == self._hashed_bytes and (got := self._hash.hexdigest()) != expected:
+        elif not view and offset == self._hashed_bytes and (digest := self._hash.hexdigest()) != expected:
             raise DigestError(
-                f"expected {offset} bytes with the SHA-256 {expected}, got {got}: the file is damaged, or not"
-                " the one that was announced; read it again, or report it to the server's author",
+                f"expected {offset} bytes with the SHA-256 {expected}, got {digest}: the file is damaged, or"
+                " not the one that was announced; read it again, or report it to the server's author",
                 offset=offset,
                 expected=expected,
-                got=got,
+                got=digest,
             )
 
 
@@ -97,9 +97,9 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
     A broken stream is never an end of file: readers get the error after the good bytes before it. Every
     reading method raises `StreamBrokenError` when the reader's patience is over; `LimitError`, `Base64Error`,
-    `TextContentError`, `ContradictionError`, `ResourceChangedError` or `RangeNotHonouredError` for what the
-    server sent; `DigestError` in place of the end of a whole that is not what was announced; the server's own
-    `ServerError`; and `ClosedError` after `open_stream`'s block was left.
+    `TextContentError`, `ContradictionError`, `ResourceChangedError` or `RangeNotHonouredError` for the
+    server's answers; `DigestError` in place of the end of a whole that is not the announced one; the server's
+    own `ServerError`; and `ClosedError` after `open_stream`'s block was left.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
                 self._token.run_sync_soon(self._driver.set_reader_waits, False)
 
     def seek_from_thread(self, offset: int) -> None:
-        """As `seek`, from a thread other than trio's."""
+        """Do as `seek`, from a thread other than trio's."""
         _check_offset(offset)
         trio.from_thread.run_sync(self._driver.seek, offset, trio_token=self._token)
 
@@ -263,7 +263,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
         `read(n)` waits for all `n` bytes or the end, as file parsers expect; `read1` returns what is
         available. Each wait lasts at most `timeout` seconds (default: no limit), then raises `TimeoutError`;
-        `read` loses what it had gathered. Otherwise it raises what `readinto` does. Closing it leaves the
+        `read` loses the bytes gathered so far. Otherwise it raises as `readinto`. Closing it leaves the
         stream open.
         """
         raw = StreamFile(self, size_bytes=self._driver.total_bytes, timeout=timeout)
@@ -277,7 +277,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         return not self.is_queue
 
     def can_seek(self, offset: int) -> bool:
-        """Return whether a seek to `offset` reads no more than what follows it.
+        """Return whether a seek to `offset` reads no more than the bytes after it.
 
         False for a `poll`, and for a `whole` outside the bytes in hand: it would be read from its beginning.
         """
@@ -334,7 +334,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     def verify(self) -> None:
         """See `Reader.verify`. Nothing is compared before all bytes have been read in order.
 
-        They are all at the announced size, if nobody has asked yet what is past it.
+        They are all at the announced size, if nobody has read past it yet.
         """
         statistics = self._driver.statistics()
         end = statistics.size_bytes if statistics.end_bytes is None else statistics.end_bytes
@@ -360,7 +360,7 @@ def _check_offset(offset: int) -> None:
 class StreamFile(io.RawIOBase):
     """A raw binary file over a stream, for one thread other than trio's.
 
-    `read` returns what is available, as pipes do; `RangeStream.file` wraps it for whole blocks. Seeking
+    `read` returns the available bytes, as pipes do; `RangeStream.file` wraps it for whole blocks. Seeking
     within the ring is free; elsewhere it starts new reads. Seeking from the end needs a known size. Closing
     the file leaves the stream open.
     """
@@ -379,7 +379,7 @@ class StreamFile(io.RawIOBase):
         return self._stream.seekable
 
     def readinto(self, buffer: Buffer) -> int:
-        """As `RangeStream.readinto`; 0 is the end."""
+        """Do as `RangeStream.readinto`; 0 is the end."""
         self._checkClosed()
         return self._stream.readinto(buffer, self._timeout)
 
@@ -516,7 +516,7 @@ async def open_forms(
             finally:
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        if block_error.drop(group):  # caused by `read_range`, which raised what it must not
+        if block_error.drop(group):  # caused by `read_range`, which must not raise this
             raise
     finally:
         block_error.raise_again()

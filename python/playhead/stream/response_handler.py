@@ -64,7 +64,7 @@ class ResponseHandler:
     """Receives the answers to the driver's own probes, if no question is open."""
     has_bytes: bool = False
     """A byte of the resource has arrived and was judged."""
-    has_held: bool = False
+    has_bytes_past_0: bool = False
     """An answer with bytes has arrived, maybe past an offset 0 that was refused."""
     refusal: Refusal | None = None
     """Set if the form of the reads was refused before the first byte."""
@@ -78,7 +78,7 @@ class ResponseHandler:
     """Breaks the stream at once."""
     mime_type: str | None = None
     _question: OpenQuestion | None = None
-    _held: list[tuple[Request, Answer]] = field(default_factory=list)
+    _waiting: list[tuple[Request, Answer]] = field(default_factory=list)
     _start: int = 0
 
     # --- outcomes ----------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class ResponseHandler:
 
     def forget(self) -> None:
         """Drop answers and questions of cancelled reads, after a seek or a change of form."""
-        self._held.clear()
+        self._waiting.clear()
         self._question = None
         self.refusal = None
         self.planner.hold_pages(False)
@@ -165,7 +165,7 @@ class ResponseHandler:
 
     def _accept(self, request: Request, answer: Answer) -> None:
         if self.plan is not None:
-            return  # one of the planner's pages, which are given up
+            return  # one of the planner's pages, which are abandoned
         is_elsewhere = answer.declared_offset not in (None, answer.offset)
         if not answer.n_bytes and not is_elsewhere:
             if request.start == self._start == 0 and not self.has_bytes:
@@ -175,9 +175,9 @@ class ResponseHandler:
             return
         waits_for_first = answer.offset > self._start == 0 < answer.n_bytes and not self.support.knows_first
         if self._question is not None or waits_for_first:
-            self.has_held = True
+            self.has_bytes_past_0 = True
             self.planner.hold(request.id)
-            self._held.append((request, answer))
+            self._waiting.append((request, answer))
             return
         self.has_bytes = self.has_bytes or answer.n_bytes > 0
         try:
@@ -189,7 +189,7 @@ class ResponseHandler:
         except RangeNotHonouredError as error:
             self.broken = self.broken or error
         if answer.offset == 0:
-            self._judge_held()
+            self._judge_waiting()
 
     def break_error(self) -> PlayheadError | None:
         """Return the error that breaks the stream, if any."""
@@ -244,9 +244,9 @@ class ResponseHandler:
         end = self.planner.end
         return self.planner.total if end is None else end[0]  # known, after a seek back
 
-    def _judge_held(self) -> None:
-        held, self._held = sorted(self._held, key=lambda pair: pair[1].offset), []
-        for request, answer in held:
+    def _judge_waiting(self) -> None:
+        waiting, self._waiting = sorted(self._waiting, key=lambda pair: pair[1].offset), []
+        for request, answer in waiting:
             self._accept(request, answer)
 
     def _apply(self, request: Request, answer: Answer, verdict: Verdict) -> None:
@@ -263,9 +263,9 @@ class ResponseHandler:
                     self.planner.set_page_bytes(verdict.page_bytes)
                     self._keep(request, Accept(answer=answer, start=answer.offset, stop=request.end))
                     return
-                for ahead, held in self._held:
+                for ahead, waiting in self._waiting:
                     self.support.check_own_page(
-                        held, want=ahead.end - ahead.start, total_bytes=self._total_bytes
+                        waiting, want=ahead.end - ahead.start, total_bytes=self._total_bytes
                     )
                 self.plan = SequentialPlan(answers=(answer,), page_bytes=verdict.page_bytes)
             case Ignored():
@@ -278,28 +278,28 @@ class ResponseHandler:
             case _:
                 assert_never(verdict)
 
-    def _probed(self, found: Answer | PlayheadError) -> None:
+    def _probed(self, outcome: Answer | PlayheadError) -> None:
         question, self._question = self._question, None
         if question is None:
             if self.on_probe is not None:
-                self.on_probe(found)
+                self.on_probe(outcome)
             return
         self.planner.hold_pages(False)
         try:
             verdict = self.support.resolve(
                 question.ask,
                 question.answer,
-                found if isinstance(found, Answer) else None,
+                outcome if isinstance(outcome, Answer) else None,
                 end=question.request.end,
             )
-            if isinstance(verdict, OwnPage) and isinstance(found, Answer):
-                self.planner.seen_to(min(found.end, question.ask.end))
+            if isinstance(verdict, OwnPage) and isinstance(outcome, Answer):
+                self.planner.seen_to(min(outcome.end, question.ask.end))
             self._apply(question.request, question.answer, verdict)
         except RangeNotHonouredError as error:
             self.broken = self.broken or error
             return
         if self.plan is None:
-            self._judge_held()
+            self._judge_waiting()
 
     def _keep(self, request: Request, keep: Accept) -> None:
         stop = min(keep.stop, request.end)

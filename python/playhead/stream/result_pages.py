@@ -134,8 +134,8 @@ def structured_content(result: Mapping[str, Any], *, tool: str, server: str) -> 
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
     if result.get("isError") is True:
-        said = " ".join(texts)[:SHOWN_CHARS] or "(it gave no reason)"
-        raise ToolFailedError(f"{server}: tool {tool!r} failed: {said}")
+        message = " ".join(texts)[:SHOWN_CHARS] or "(it gave no reason)"
+        raise ToolFailedError(f"{server}: tool {tool!r} failed: {message}")
     structured = result.get("structuredContent")
     if structured is None and texts:
         try:

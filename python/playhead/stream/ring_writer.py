@@ -77,7 +77,7 @@ class RingWriter:
     def store(self, answer: Answer, *, start: int | None = None, stop: int | None = None) -> None:
         """Store the answer's bytes `[start, stop)`, by default all.
 
-        Raises `LimitError` for bytes past the limit, after storing those below it; `Base64Error` with the
+        Raises `LimitError` for bytes past the limit, after storing the bytes below it; `Base64Error` with the
         offset of the blob; and `ContradictionError` if other bytes are already held.
         """
         start = answer.offset if start is None else start

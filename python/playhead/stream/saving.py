@@ -18,7 +18,7 @@ from playhead.errors import NO_DESCRIPTOR, DescriptorLimitError, UsageError, is_
 def is_device(path: Path) -> bool:
     """Return whether `path` is a device such as `/dev/null`, to be written to directly.
 
-    False for a regular file and for a free name: those get a new file, renamed when complete. Anything else
+    False for a regular file and for a free name: both get a new file, renamed when complete. Anything else
     would be replaced by the rename, so it raises `UsageError`.
     """
     try:

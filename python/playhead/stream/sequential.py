@@ -37,7 +37,7 @@ class SequentialPlan:
     page_bytes: int | None = None
     """None: every answer is the whole resource, whatever the range."""
     is_queue: bool = False
-    """Every answer is what follows the one before, whatever the range."""
+    """Every answer continues the one before, whatever the range."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -73,8 +73,8 @@ class Sequential:
 
     def can_seek(self, offset: int) -> bool:
         """False if a seek to `offset` would read the whole resource again. From any thread."""
-        held = self._feeding
-        return self._page_bytes is not None or (held is not None and held.offset <= offset <= held.end)
+        answer = self._feeding
+        return self._page_bytes is not None or (answer is not None and answer.offset <= offset <= answer.end)
 
     def restart(self) -> None:
         """Continue at the pipe's tail, after a seek."""
@@ -200,11 +200,11 @@ class Sequential:
             if total is not None and total > at:
                 ranges.append((max(at, total - TAIL_BYTES), total))
             for start, end in ranges:
-                found = await self._read(start, end)
-                if found.n_bytes and start == at:
+                later = await self._read(start, end)
+                if later.n_bytes and start == at:
                     return  # it is read again and judged
-                if found.n_bytes:
-                    raise self._contradiction(at, found.n_bytes, start)
+                if later.n_bytes:
+                    raise self._contradiction(at, later.n_bytes, start)
         self.planner.set_end(at, by)
 
     def _contradiction(self, at: int, n_bytes: int, start: int) -> ContradictionError:

@@ -23,7 +23,7 @@ class Demand(Enum):
     WAITING = "waiting"
     """The player has nothing left: silence until bytes arrive. The default."""
     FED = "fed"
-    """Audio plays from what the player has decoded: the stream's patience does not run."""
+    """The player plays decoded audio: the stream's patience does not run."""
     PAUSED = "paused"
     """The listener paused for as long as they like: patience does not run, and retries are rare."""
 
@@ -32,7 +32,7 @@ class Reader(ABC):
     """Bytes that a thread reads, in order, while they are still arriving.
 
     `readinto` is all that a reader needs. The other methods describe a reader that can seek and that measures
-    its link; their defaults are those of a local file that is read once. All but `set_demand` and `watch` may
+    its link; their defaults fit a local file that is read once. All but `set_demand` and `watch` may
     be called from any thread.
     """
 
@@ -55,7 +55,7 @@ class Reader(ABC):
         return False
 
     def can_seek(self, offset: int) -> bool:
-        """Return whether `seek_from_thread(offset)` works and reads no more than what follows."""
+        """Return whether `seek_from_thread(offset)` works and reads no more than the bytes from there."""
         return self.seekable
 
     def seek_from_thread(self, offset: int) -> None:
@@ -84,7 +84,7 @@ class Reader(ABC):
     def can_play(self, in_hand_bytes: int, bytes_per_second: float) -> bool:
         """Return whether audio may start, or resume, without a foreseeable stall.
 
-        `in_hand_bytes`: what is buffered here, and what was read but has not been heard.
+        `in_hand_bytes`: the bytes buffered here, and the bytes that were read but have not been heard.
         `bytes_per_second`: how many of them one second of audio uses.
         """
         return True
@@ -98,7 +98,7 @@ class Reader(ABC):
     def verify(self) -> None:  # noqa: B027  # most readers have nothing to compare with
         """Compare with `sha256` if the whole was read, for a decoder that does not read up to the end.
 
-        Raises `DigestError` if it is not what was announced.
+        Raises `DigestError` if they differ.
         """
 
     def set_demand(self, demand: Demand) -> None:  # noqa: B027  # most readers have no use for it

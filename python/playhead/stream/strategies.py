@@ -5,7 +5,7 @@ tried. Each entry recognises from the `ResourceFacts` that its form is offered; 
 makes the requests and reads the answers. A new form is one entry and one test; that is why recognising a form
 and reading in it share this file.
 
-Pure. A strategy of `file` or `http-range` says what is read; the client, which has HTTP, reads it.
+Pure. A strategy of `file` or `http-range` names the source; the client, which has HTTP, reads it.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ class NotOffered:
     """A form that does not apply to the resource."""
 
     why: str
-    """As a clause: `no listed template fits`."""
+    """The reason as a clause: `no listed template fits`."""
     needs: Fact | None = None
-    """The listing to request before that can be said."""
+    """The listing to request before the question can be decided."""
     trial: ReadStrategy | None = None
     """The form all the same, to be tried with one small read: only `needs` excludes one."""
     unfit: str = ""
@@ -222,7 +222,7 @@ class CursorStrategy:
     first: object
     """The cursor of the first page; None sends none."""
     is_repeatable: bool
-    """As for `ToolStrategy`."""
+    """True if a call may be repeated; see `ToolStrategy`."""
 
     def request(self, cursor: object) -> ToolRequest:
         more = {} if cursor is None else {self.cursor_argument: cursor}
@@ -382,11 +382,11 @@ def _tool(facts: ResourceFacts) -> ToolStrategy | NotOffered:
         is_configured = tool.name == facts.range_tool
         if is_configured or (facts.range_tool is None and _is_reader(tool)):
             why = "range_tool names it" if is_configured else "by its schemas, it reads ranges"
-            found = _reader(tool, facts, why=why)
-            if found is not None and is_configured:
-                return replace(found, is_repeatable=True)
-            if found is not None and (found.is_repeatable or not facts.only_repeatable):
-                return found
+            strategy = _reader(tool, facts, why=why)
+            if strategy is not None and is_configured:
+                return replace(strategy, is_repeatable=True)
+            if strategy is not None and (strategy.is_repeatable or not facts.only_repeatable):
+                return strategy
     if facts.range_tool is not None:
         return NotOffered(
             why=f"expected a tool {facts.range_tool!r} (range_tool) with the arguments offset and url or uri,"
@@ -405,7 +405,7 @@ def _tool(facts: ResourceFacts) -> ToolStrategy | NotOffered:
 
 
 def _is_near(tool: Tool) -> bool:
-    """Return True for a tool that may read pages, by the name of an argument or of what it returns."""
+    """Return True for a tool that may read pages, by the name of an argument or of a returned field."""
     names = _properties(tool.input_schema) | _properties(tool.output_schema)
     return not names.isdisjoint({*CURSOR_ARGUMENTS, *DATA_FIELDS, "start", "page", "hasMore", "totalBytes"})
 
@@ -497,7 +497,7 @@ def _file(facts: ResourceFacts) -> FileStrategy | NotOffered:
         return NotOffered(why="the server does not declare file transfer")
     uri = facts.uri
     if facts.token is not None:
-        # A link to a reader of URLs: the file is not the reader, but what it reads.
+        # A link to a reader of URLs: the file is not the reader, but the document behind the URL.
         if facts.templates is None:
             return NotOffered(why="the server has not listed its templates", needs="templates")
         match = next(iter(_matches(facts)), None)
@@ -522,7 +522,7 @@ def _whole(facts: ResourceFacts) -> WholeStrategy | NotOffered:
 
 
 def _link_arguments(taken: frozenset[str], facts: ResourceFacts) -> dict[str, object]:
-    """Return the argument that names the resource, among those that a tool takes."""
+    """Return the argument that names the resource, among the arguments that a tool takes."""
     for name in URL_ARGUMENTS:
         if name in taken:
             return {name: facts.token or facts.uri if name == "url" else facts.uri}
@@ -589,15 +589,15 @@ def recognise(facts: ResourceFacts) -> dict[str, RangeStrategy | NotOffered]:
             f"range strategy: expected one of {', '.join(STRATEGY_NAMES)}, got {forced!r}; "
             "leave it out to let playhead choose"
         )
-    (found,) = (form.recognise(facts) for form in FORMS if form.name == forced)
-    if isinstance(found, NotOffered) and found.needs is None:
-        raise UsageError(f"range strategy {forced}: {found.why}; choose another strategy, or none")
-    return {forced: found}
+    (strategy,) = (form.recognise(facts) for form in FORMS if form.name == forced)
+    if isinstance(strategy, NotOffered) and strategy.needs is None:
+        raise UsageError(f"range strategy {forced}: {strategy.why}; choose another strategy, or none")
+    return {forced: strategy}
 
 
 def candidate_strategies(facts: ResourceFacts) -> tuple[RangeStrategy, ...]:
-    """Return the strategies that apply to a resource by what is known, in the order in which they are tried.
+    """Return the strategies that apply to a resource by its facts, in the order in which they are tried.
 
     Raises `UsageError` as `recognise`.
     """
-    return tuple(found for found in recognise(facts).values() if not isinstance(found, NotOffered))
+    return tuple(strategy for strategy in recognise(facts).values() if not isinstance(strategy, NotOffered))

@@ -7,7 +7,7 @@ A gateway that joins several servers writes a server's name into the URIs that i
 its server. Links inside results often stay as the inner server wrote them. Three ways of writing the name are
 known: around the percent-encoded URI (endara-relay), in front of the scheme (Envoy AI Gateway), and as the
 first segment (FastMCP; Envoy for `ui:`). A gateway of gateways writes several. A link fits a renamed template
-if it fits what the inner server listed; the URI that is read has the gateway's form.
+if it fits the inner server's template; the URI that is read has the gateway's form.
 
 Pure: the listed templates are an argument.
 """
@@ -35,7 +35,7 @@ _PAGES: Final = frozenset(["page", "pagenumber", "pageno", "pagenum", "pageindex
 _PAGE_SIZES: Final = frozenset(["pagesize", "perpage", "pagelength", "pagebytes"]) | _LENGTHS
 """Names by their meaning, in lower case and without separators."""
 _ADDRESSES: Final = frozenset(["url", "uri", "resourceuri", "resourceurl", "address", "link", "href"])
-"""Names of variables that take the address of what is read."""
+"""Names of variables that take the address of a resource."""
 _GUESSED: Final = 2
 MATCHES_MAX: Final = 4
 """Templates that are tried for one link."""
@@ -78,7 +78,7 @@ def range_variables(names: Sequence[str]) -> RangeVariables | None:
 
 
 def is_address(name: str) -> bool:
-    """Return True for a variable that takes the address of what is read."""
+    """Return True for a variable that takes the address of the resource to read."""
     return re.sub(r"[._]", "", name).lower() in _ADDRESSES
 
 
@@ -162,7 +162,7 @@ class TemplateMatch:
     """Why it was matched, as a clause: `the server lists the template 'x://{a}{?start,end}'`."""
     renamed: _Renamed | None = None
     address: str | None = None
-    """The variable that takes the address of what is read, if `values` has it from the link."""
+    """The variable that takes the address of the resource, if `values` has it from the link."""
     is_for_any: bool = False
     """The template does not equal the link, and takes any."""
 
@@ -241,7 +241,7 @@ def match_templates(
         matched(template, uri, f"the server lists the template {text!r}") for text, template in parsed.items()
     )
     listed = sorted((match for match in tried if match is not None), key=_order)
-    found: dict[str, TemplateMatch] = {}
+    by_server: dict[str, TemplateMatch] = {}
     for text in dict.fromkeys(templates):
         for renamed in _renamed(text):
             link, inner = _inner_link(uri, renamed), UriTemplate.parse(renamed.inner)
@@ -254,9 +254,9 @@ def match_templates(
             is_named = renamed.is_certain or uri in {renamed.inner, inner.expand({})}
             if (is_named and not match.is_for_any) or renamed.begins(tool):
                 match = replace(match, renamed=renamed)
-                found[renamed.server] = min(found.get(renamed.server, match), match, key=_order)
+                by_server[renamed.server] = min(by_server.get(renamed.server, match), match, key=_order)
     if not listed or _order(listed[0]) >= _GUESSED:
-        chosen = _choose(found, uri=uri, tool=tool)
+        chosen = _choose(by_server, uri=uri, tool=tool)
         listed = listed if chosen is None else [chosen, *listed]
     return listed[:MATCHES_MAX]
 
@@ -300,9 +300,9 @@ def _reason(text: str, renamed: _Renamed, tool: str | None) -> str:
     return f"the gateway lists the template {text!r} for its server {renamed.server!r}{by}"
 
 
-def _choose(found: Mapping[str, TemplateMatch], *, uri: str, tool: str | None) -> TemplateMatch | None:
+def _choose(by_server: Mapping[str, TemplateMatch], *, uri: str, tool: str | None) -> TemplateMatch | None:
     """Return the match of the server that wrote the link `uri`, which `tool` returned."""
-    known = [(match.renamed, match) for match in found.values() if match.renamed is not None]
+    known = [(match.renamed, match) for match in by_server.values() if match.renamed is not None]
     if not known:
         return None
     renamed, match = max(known, key=lambda pair: (pair[0].begins(tool), len(pair[0].server)))
@@ -310,13 +310,13 @@ def _choose(found: Mapping[str, TemplateMatch], *, uri: str, tool: str | None) -
         return match
     forms = ", ".join(renamed.outer(uri) for renamed, _ in known)
     raise UsageError(
-        f"{uri!r} fits templates of {len(found)} servers behind the gateway, and nothing says whose it is: "
-        f"open it from the result of its tool, or read the server's own URI: {forms}"
+        f"{uri!r} fits templates of {len(by_server)} servers behind the gateway, and nothing says whose it"
+        f" is: open it from the result of its tool, or read the server's own URI: {forms}"
     )
 
 
 def _links_before(text: str, names: set[str]) -> Iterator[str]:
-    """Yield what is in front of the first variable of `names`, as a template of links: `song://{id}` of
+    """Yield the part before the first variable of `names`, as a template of links: `song://{id}` of
     `song://{id}/bytes/{start}-{end}`, and first `song://{id}/bytes`."""
     expressions = re.finditer(r"\{[^{}]*\}", text)
     first = next((it for it in expressions if names & set(re.split(r"[^\w.]+", it.group()))), None)

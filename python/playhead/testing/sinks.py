@@ -217,7 +217,7 @@ class _Asked(PcmSequence):
         self._asks = 0
         super().__init__(first, is_open=True)
 
-    def asked(self) -> None:
+    def on_next(self) -> None:
         self._asks += 1
         if self._asks == 2:
             self.asked_again.set()

@@ -177,7 +177,7 @@ impl Planner {
             .taken
             .held(start..end)
             .next()
-            .map_or(end, |held| held.start);
+            .map_or(end, |run| run.start);
         let end = start + not_marker(end - start);
         self.frontier = end;
         self.newest = (self.now, end - start);

@@ -5,7 +5,7 @@
 //!   than its range and than the largest page is, too (nothing is announced then). Any other claim is accepted once
 //!   reads that were sent after it arrived claim an end as well.
 //! * Bytes at or past a claim make it false, whenever they arrive. The third false claim at one offset is a
-//!   contradiction: the server serves bytes past the offset, but not those at it.
+//!   contradiction: the server serves bytes past the offset, but no bytes at it.
 //! * Reads in flight past a corroborated claim are waited for, but not for long.
 //! * Evidence counts if it was requested after the claim arrived: request ids ascend.
 //!
@@ -55,7 +55,7 @@ pub(super) enum Size {
     Unknown,
     Announced {
         total: u64,
-        /// From `Content-Range` or a digest: needs no confirming read.
+        /// `Content-Range` or a digest announced it: it needs no confirming read.
         exact: bool,
     },
     /// The bytes refuted it; reading continues as if nothing was announced.
@@ -74,9 +74,9 @@ impl Size {
 /// The purpose of a corroborating read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Corroboration {
-    /// At the claim.
+    /// A read at the claim.
     AtClaim,
-    /// Past it: a page further on, or the last bytes below the announced size.
+    /// A read past it: a page further on, or the last bytes below the announced size.
     Beyond,
     /// The byte before an offset that was answered with errors.
     ByteBefore,

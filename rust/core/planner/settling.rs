@@ -32,13 +32,13 @@ impl Planner {
         if got_to > self.room_to {
             return 0; // evidence from past the window
         }
-        let kept = flight.start.max(self.base)..got_to;
+        let run = flight.start.max(self.base)..got_to;
         let before = self.received.len_bytes();
-        self.received.insert(kept.clone());
-        self.taken.insert(kept.clone());
-        self.failed.remove(kept.clone());
-        self.damaged.remove(kept.clone());
-        self.barrier = self.barrier.filter(|(at, _)| !kept.contains(at));
+        self.received.insert(run.clone());
+        self.taken.insert(run.clone());
+        self.failed.remove(run.clone());
+        self.damaged.remove(run.clone());
+        self.barrier = self.barrier.filter(|(at, _)| !run.contains(at));
         self.received.len_bytes() - before
     }
 
@@ -114,7 +114,7 @@ impl Planner {
         new_bytes: u64,
         is_end: bool,
     ) {
-        let asked = flight.end - flight.start;
+        let request_bytes = flight.end - flight.start;
         let is_page = matches!(flight.purpose, Purpose::Page | Purpose::Hedge);
         let received = &self.received;
         self.flights.supersede(self.now, |twin| {
@@ -148,7 +148,7 @@ impl Planner {
                 self.round_ended(&round);
             }
             if !is_end {
-                self.sizing.answered(asked, got_to - flight.start);
+                self.sizing.answered(request_bytes, got_to - flight.start);
             }
         }
     }

@@ -201,12 +201,12 @@ impl Sizing {
         }
     }
 
-    /// Handles a page of `got` > 0 bytes; `asked` were requested.
-    pub fn answered(&mut self, asked: u64, got: u64) {
+    /// Handles a page of `page_bytes` > 0, the answer to a request of `request_bytes`.
+    pub fn answered(&mut self, request_bytes: u64, page_bytes: u64) {
         match &mut self.cap {
-            ServerCap::Unknown { shorts, largest } if got < asked => {
+            ServerCap::Unknown { shorts, largest } if page_bytes < request_bytes => {
                 *shorts += 1;
-                *largest = got.max(*largest);
+                *largest = page_bytes.max(*largest);
                 if *shorts >= SHORTS_TO_LEARN {
                     self.cap = ServerCap::Known {
                         bytes: *largest,
@@ -216,16 +216,18 @@ impl Sizing {
                 }
             }
             // The rest of a short page arrives whole under any cap: only a larger page refutes one.
-            ServerCap::Unknown { shorts, largest } if got > *largest => {
+            ServerCap::Unknown { shorts, largest } if page_bytes > *largest => {
                 (*shorts, *largest) = (0, 0)
             }
-            ServerCap::Known { bytes, .. } if got > *bytes => {
+            ServerCap::Known { bytes, .. } if page_bytes > *bytes => {
                 self.cap = ServerCap::Unknown {
                     shorts: 0,
                     largest: 0,
                 }
             }
-            ServerCap::Known { wholes, .. } if got == asked => *wholes = wholes.saturating_add(1),
+            ServerCap::Known { wholes, .. } if page_bytes == request_bytes => {
+                *wholes = wholes.saturating_add(1)
+            }
             ServerCap::Unknown { .. } | ServerCap::Known { .. } => {}
         }
     }

@@ -107,7 +107,7 @@ pub(super) const FLOOR_WINDOW_SECONDS: f64 = 30.0;
 /// Rounds without 25 % growth after which the link counts as full (BBR's "full pipe").
 pub(super) const FLAT_ROUNDS: u32 = 3;
 pub(super) const GROWTH: f64 = 1.25;
-/// In flight, in bandwidth-delay products: the rate a window can show doubles at most from round to round.
+/// Bytes in flight, in bandwidth-delay products: the rate a window can show doubles at most from round to round.
 pub(super) const GAIN_STARTUP: f64 = 2.0;
 /// Half a product more than fills the link, against jitter (won in simulated time over 1.25 and 2).
 pub(super) const GAIN_STEADY: f64 = 1.5;

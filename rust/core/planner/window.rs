@@ -15,7 +15,7 @@ pub(super) struct Window {
     full_pages: usize,
     /// The limit as answers and errors have moved it.
     size: f64,
-    /// Since the last round ended, the window held a page back.
+    /// The window has delayed a page since the last round ended.
     was_full: bool,
 }
 

@@ -48,7 +48,7 @@ impl Heard {
             .store((origin as i64).cast_unsigned(), Ordering::Release);
     }
 
-    /// Of `frames` taken, those that were heard at `now`.
+    /// The part of `frames` taken that was heard at `now`.
     pub(super) fn at(&self, now: Duration, frames: u64) -> u64 {
         let origin = self.origin.load(Ordering::Acquire);
         if origin == NEVER {

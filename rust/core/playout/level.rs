@@ -106,7 +106,7 @@ fn product(volume: Line, duck: Line, fade: Line) -> f64 {
     f64::from(volume.gain) * f64::from(duck.gain) * f64::from(fade.gain)
 }
 
-/// From `gain`, evenly to `goal` over `left` frames.
+/// A gain that changes evenly from `gain` to `goal` over `left` frames.
 #[derive(Clone, Copy)]
 struct Line {
     gain: f32,
@@ -159,7 +159,7 @@ impl Ramp {
         }
     }
 
-    /// From any thread.
+    /// Sets the target; from any thread.
     pub(super) fn set(&self, gain: f32, frames: u32) {
         self.target.store(packed(gain, frames), Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Audio of one playout over that of another, summed in the callback that plays the other.
+//! Audio of one playout over another's, summed in the callback that plays the other.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, TryLockError};
@@ -59,7 +59,7 @@ impl<W: Wake, E> Playout<W, E> {
         let Some(mut over) = slot.as_deref() else {
             return Filled::default();
         };
-        let held = self.phase() == Phase::Closed;
+        let is_held = self.phase() == Phase::Closed;
         let frame_bytes = self.settings.frame_bytes.get() as usize;
         let mut block = [0; BLOCK_BYTES];
         let mut mixed = Filled::default();
@@ -72,7 +72,7 @@ impl<W: Wake, E> Playout<W, E> {
             };
             let sounded = over.sounding.load(Relaxed);
             let at = now + self.seconds(mixed.audio_bytes);
-            let filled = over.fill_alone(room, at, held);
+            let filled = over.fill_alone(room, at, is_held);
             let audio = room.get(..filled.audio_bytes).unwrap_or_default();
             add(rest, audio, self.settings.sample);
             mixed.audio_bytes += filled.audio_bytes;

@@ -1,4 +1,4 @@
-//! One device: fed from a playout and those that follow it, by its own thread.
+//! One device: fed from a playout and its successors, by its own thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool as Flag, AtomicU64 as Counter, Ordering::Relaxed};

@@ -126,12 +126,13 @@ async def test_an_answer_that_was_returned_is_not_held_any_longer(autojump_clock
 
     async def serve(peer: Peer, outgoing: Outgoing) -> None:
         await trio.sleep(1)  # meanwhile the deadlines are looked at
-        peer.answer(outgoing)
+        peer.answer(outgoing, {"large": True})
 
     async with connected(Peer(serve)) as connection:
         await trio.testing.wait_all_tasks_blocked()
-        assert await ask(connection, silent=5) == PAGE
-        assert [each for each in gc.get_objects() if isinstance(each, Answered)] == []
+        assert await ask(connection, silent=5) == {"large": True}
+        answers = [each for each in gc.get_objects() if isinstance(each, Answered)]
+        assert [each for each in answers if each.result == {"large": True}] == []
 
 
 async def test_a_shorter_deadline_set_later_ends_first(autojump_clock: MockClock) -> None:

@@ -92,7 +92,7 @@ def chat(
 
     Music keeps playing while you type, and the model can control it. API keys are read from
     OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY.
-    With --json, audio is played only if --sink is given.
+    With --json, audio is played only with --sink.
     """
     if replay is not None:
         _check_replay(message=message, record=record)
@@ -110,7 +110,7 @@ def chat(
     from playhead.cli.parameters import make_sink
 
     allowed = allowed_rules(allow)
-    said = _message(message, json_output=json_output)
+    single_message = _message(message, json_output=json_output)
     template = None if prompt_template is None else text_of(prompt_template, option="--prompt-template")
     setup = ChatSetup(
         model=opened_model(
@@ -121,14 +121,14 @@ def chat(
             template_name=str(prompt_template),
             environment=os.environ,
         ),
-        message=said,
+        message=single_message,
         servers=None if servers is None else tuple(name.strip() for name in servers.split(",")),
         config=config,
         allow=allowed,
         tool_config=tool_config,
         trusted=trusted,
         # In real time, so that the commands of a conversation have something to act on.
-        sink=None if json_output and sink is None else make_sink(sink, real_time=said is None),
+        sink=None if json_output and sink is None else make_sink(sink, real_time=single_message is None),
         system=_system(system),
         record=record,
         verbose=verbose,
@@ -144,19 +144,19 @@ def chat(
     run_command(command, json_output=json_output, deadline=deadline)
 
 
-def _system(given: str | None) -> str:
-    if given is None or not given.startswith("@"):
-        return given or ""
-    return text_of(Path(given[1:]), option="--system")
+def _system(value: str | None) -> str:
+    if value is None or not value.startswith("@"):
+        return value or ""
+    return text_of(Path(value[1:]), option="--system")
 
 
-def _message(given: str | None, *, json_output: bool) -> str | None:
+def _message(argument: str | None, *, json_output: bool) -> str | None:
     """The message of a single turn; None for a conversation at the terminal."""
-    if given is None and sys.stdin.isatty():
+    if argument is None and sys.stdin.isatty():
         if json_output:
             raise UsageError("--json needs a MESSAGE: a conversation has no single result")
         return None
-    text = sys.stdin.buffer.read().decode("utf-8", "replace") if given is None else given
+    text = sys.stdin.buffer.read().decode("utf-8", "replace") if argument is None else argument
     if not text.strip():
         raise UsageError("the message is empty: pass a MESSAGE, or write one to stdin")
     return text
@@ -299,12 +299,12 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
 
 
 async def _one_turn(
-    agent: Agent, said: str, player: Player | None, terminal: Terminal, report: Report
+    agent: Agent, message: str, player: Player | None, terminal: Terminal, report: Report
 ) -> int:
     """Run one turn, and play its music to the end."""
     from playhead.agent.commands.chat_view import exit_code, raise_if_refused, show_outcome, show_waiting
 
-    result = await agent.say(said)
+    result = await agent.say(message)
     report.update(ended_by=result.ended_by, reason=result.reason)
     show_outcome(result, terminal)
     if player is not None:
@@ -354,11 +354,11 @@ async def _opened_hub(
         on_elicitation=None if questions is None else questions.elicit,
     ) as hub:
         states = await hub.connect_all()
-        found = await hub.discover_and_register_all_tools()
+        discovery = await hub.discover_and_register_all_tools()
         for state in states:
             if state.status is not ServerStatus.CONNECTED:
                 terminal.say(f"{escape_line(state.name)} is not connected: {state.reason}", style="yellow")
-        for name, reason in found.failed.items():
+        for name, reason in discovery.failed.items():
             terminal.say(f"{escape_line(name)} failed to list its tools: {reason}", style="yellow")
         report["servers"] = {name: str(state.status) for name, state in hub.states.items()}
         names = [(tool.server, tool.tool.name) for tool in hub.tools]
@@ -383,7 +383,7 @@ _KEYS: Final[Mapping[ProviderName, tuple[str, ...]]] = {
 }
 """The variables that each provider's own tools read. API keys are read here and nowhere else."""
 _NO_KEY: Final = "none"
-"""For a local server, in a request that must have some key."""
+"""Stands for the key of a local server, in a request that must have one."""
 
 
 def opened_model(

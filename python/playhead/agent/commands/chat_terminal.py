@@ -43,21 +43,21 @@ class TerminalLines:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._held = b""
+        self._buffer = b""
         self._over = False
 
     async def read(self) -> str | None:
         """Return the next line without its line break; None after Ctrl-D, or once the terminal is gone."""
-        while b"\n" not in self._held and not self._over:
+        while b"\n" not in self._buffer and not self._over:
             await trio.lowlevel.wait_readable(self._fd)
             try:
                 data = os.read(self._fd, _READ_BYTES)
             except OSError:  # EIO: the terminal was closed
                 data = b""
             self._over = not data
-            self._held += data
-        line, newline, rest = self._held.partition(b"\n")
-        self._held = rest
+            self._buffer += data
+        line, newline, rest = self._buffer.partition(b"\n")
+        self._buffer = rest
         if not newline and not line:
             return None
         return line.decode("utf-8", "replace")
@@ -71,7 +71,7 @@ class SlashCommand:
 
 
 class SlashCommands:
-    """The commands that begin with a slash. `extra` holds those of the conversation itself."""
+    """The commands that begin with a slash. `extra` holds the conversation's own commands."""
 
     def __init__(
         self, hub: Hub, player: Player, terminal: Terminal, extra: Mapping[str, SlashCommand]
@@ -104,7 +104,7 @@ class SlashCommands:
         )
 
     async def run(self, line: str) -> None:
-        """Run `line`, given without its slash; report an unknown command."""
+        """Run `line`, a command without its slash; report an unknown one."""
         name, _, argument = line.strip().partition(" ")
         command = self.known.get(name.lower())
         if command is None:
@@ -204,8 +204,8 @@ class SlashCommands:
         self._terminal.line("//text      send a message that begins with a slash")
         self._terminal.line("Ctrl-C      end the model's turn; twice to leave. Ctrl-D: leave")
 
-    def _refuse(self, expected: str, got: str) -> None:
-        self._terminal.say(f"expected {expected}, got {escape_line(got)!r}", style="red")
+    def _refuse(self, expected: str, typed: str) -> None:
+        self._terminal.say(f"expected {expected}, got {escape_line(typed)!r}", style="red")
 
     def _show_player(self) -> None:
         now = self._player.snapshot()
@@ -240,7 +240,7 @@ class TerminalChat:
         self._view = view
         self._lines = lines
         self._questions: Questions | None = None
-        self._to_say, self._said = trio.open_memory_channel[str](_WAITING)
+        self._to_say, self._messages = trio.open_memory_channel[str](_WAITING)
         self._answers, self._answered = trio.open_memory_channel[str | None](1)
         self._busy = False
         self._armed = False
@@ -326,7 +326,7 @@ class TerminalChat:
     # --- turns -----------------------------------------------------------------------------------------
 
     async def _take_turns(self) -> None:
-        async for text in self._said:
+        async for text in self._messages:
             self._busy = True
             try:
                 await self._turn(text)
@@ -344,8 +344,8 @@ class TerminalChat:
             self._terminal.fail(str(first_leaf(group)))
 
     def _forget_waiting(self) -> None:
-        while self._said.statistics().current_buffer_used:
-            self._said.receive_nowait()
+        while self._messages.statistics().current_buffer_used:
+            self._messages.receive_nowait()
 
     # --- meanwhile --------------------------------------------------------------------------
 
@@ -389,6 +389,6 @@ class TerminalChat:
                 self._prompt()
 
     def _prompt(self) -> None:
-        asked = self._questions is not None and self._questions.is_open
-        if not self._busy and not asked and not self._said.statistics().current_buffer_used:
+        is_asking = self._questions is not None and self._questions.is_open
+        if not self._busy and not is_asking and not self._messages.statistics().current_buffer_used:
             self._terminal.prompt(_PROMPT)

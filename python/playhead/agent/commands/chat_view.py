@@ -4,8 +4,8 @@ The view and its JSON summary are made from events alone, so a recording looks t
 stdout as it arrives; everything about it (calls, audio, thinking) to stderr, one line each. The model's and
 the tools' words are foreign and pass through the terminal's escaping.
 
-Questions are the approval of a call, which options can give in advance, and those of a server. There is one
-at a time, whoever asks. Text typed before a question does not answer it.
+Questions are the approval of a call, which options can give in advance, and the questions of a server. There
+is one at a time, whoever asks. Text typed before a question does not answer it.
 """
 
 from __future__ import annotations
@@ -339,17 +339,17 @@ class Questions:
         async with self._lock:
             self._terminal.say(f"{name} wants to run{says}, with {shown}", style="yellow", whole=True)
             answer = await self._answer("Run it? y once, a always with these arguments, n no: ")
-        said = (answer or "").strip().lower()
+        choice = (answer or "").strip().lower()
         return Approval(
-            allow=said in ("y", "yes", "a", "always"),
-            scope="conversation" if said in ("a", "always") else "once",
+            allow=choice in ("y", "yes", "a", "always"),
+            scope="conversation" if choice in ("a", "always") else "once",
         )
 
     async def elicit(self, question: Question) -> Reply:
         """Ask a server's question. Never raises: after an invalid answer it asks again."""
         async with self._lock:
-            said = f"{escape_line(question.server)} asks: {question.message}"
-            self._terminal.say(said, style="yellow", whole=True)
+            prompt = f"{escape_line(question.server)} asks: {question.message}"
+            self._terminal.say(prompt, style="yellow", whole=True)
             if question.url is not None:
                 return await self._visit(question.url)
             answer = await self._answer("Answer it? y yes, n no: ")
@@ -420,7 +420,7 @@ class _Field:
         return f"  {named} [{escape_line(wanted + default)}]: "
 
     def take(self, text: str, content: dict[str, FieldValue]) -> str | None:
-        """Store the typed value in `content`, or return what is wrong with it."""
+        """Store the typed value in `content`, or return the mistake in it."""
         text = text.strip()
         if not text:
             return f"{self._name} is required" if self._required else None
@@ -456,7 +456,7 @@ class _Field:
 
 def _choices(schema: dict[str, Any]) -> list[str]:
     """The listed values of a field, or of a list's items: `enum`, or titled constants."""
-    found: list[str] = []
+    values: list[str] = []
     items = schema.get("items")
     for place in (schema, items if isinstance(items, dict) else {}):
         for key in ("enum", "oneOf", "anyOf"):
@@ -464,8 +464,8 @@ def _choices(schema: dict[str, Any]) -> list[str]:
             for one in listed if isinstance(listed, list) else ():
                 value = one.get("const") if isinstance(one, dict) else one
                 if isinstance(value, str):
-                    found.append(value)
-    return found
+                    values.append(value)
+    return values
 
 
 def _with_defaults(question: Question) -> set[str]:

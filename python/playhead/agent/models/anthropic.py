@@ -1,13 +1,13 @@
 """Anthropic's Messages API: the model, its requests, and the decoder of its streamed replies.
 
-`encode` is pure, and so is the decoder. The API requires of a request what a neutral conversation doesn't:
+`encode` is pure, and so is the decoder. The API has rules for requests that a neutral conversation doesn't:
 
 * user and assistant alternate, so adjacent messages of one role become one message;
 * no content and no text block is empty or blank;
 * the results of one reply's calls are in one user message, before anything else in it;
 * an error's result holds only text, so its images follow the results;
 * thinking goes back unchanged, with its signature; another provider's thinking can't be sent;
-* call ids match `[a-zA-Z0-9_-]+`, including those that another provider made.
+* call ids match `[a-zA-Z0-9_-]+`, including the ids that another provider made.
 
 Calls and results may appear in a request without `tools`, as in the last answer of a turn whose budget is
 used up: the API accepts that since 27 February 2025 (its release notes; `anthropic-sdk-python` 849).
@@ -206,10 +206,10 @@ def _result(result: ToolResult) -> dict[str, Any]:
     }
 
 
-def _id(given: str) -> str:
-    if _ID.fullmatch(given):
-        return given
-    return f"call_{hashlib.sha256(given.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+def _id(call_id: str) -> str:
+    if _ID.fullmatch(call_id):
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
 def _end_without_space(last: dict[str, Any]) -> None:
@@ -400,7 +400,7 @@ class AnthropicDecoder:
             "cache_read_input_tokens",
             "output_tokens",
         ):
-            # Counts are cumulative; the end need not repeat those of the start.
+            # Counts are cumulative; the end need not repeat the start's counts.
             if (count := count_at(usage, key)) is not None:
                 self._usage[key] = count
 

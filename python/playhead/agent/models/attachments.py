@@ -180,9 +180,9 @@ def _native_type(media: Attachment, policy: MediaPolicy) -> str | None:
     match media.kind:
         case "image":
             # HEIC has no simple signature: its label is trusted, unlike the others'.
-            found = image_type(head) or _ALIASES.get(declared, declared)
-            believed = found not in IMAGE_TYPES or image_type(head) == found
-            return found if believed and found in policy.images else None
+            mime_type = image_type(head) or _ALIASES.get(declared, declared)
+            believed = mime_type not in IMAGE_TYPES or image_type(head) == mime_type
+            return mime_type if believed and mime_type in policy.images else None
         case "audio":
             form = format_of_mime(declared) or sniff(head)
             return dict(policy.audio).get(form) if form else None

@@ -1,6 +1,6 @@
 """Google's Gemini over HTTP: the model, its requests, and the decoder of its streamed replies.
 
-`encode` is pure, and so is the decoder. The API requires of a request what a neutral conversation doesn't:
+`encode` is pure, and so is the decoder. The API has rules for requests that a neutral conversation doesn't:
 
 * a reply's parts go back unchanged, with their `thoughtSignature`; calls that another model made carry the
   API's own marker for "not signed", from Gemini 3 on, which refuses calls without either;
@@ -89,7 +89,7 @@ class GeminiModel(HttpModel):
         return encode(request, model=self._model, media=self._media)
 
     def _decoder(self) -> GeminiDecoder:
-        # Our own ids must differ from those of every other reply.
+        # Our own ids must differ from the ids of every other reply.
         return GeminiDecoder(call_prefix=f"call-{secrets.token_hex(8)}")
 
 
@@ -122,8 +122,8 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = GEMINI) ->
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
     settings = {"maxOutputTokens": request.max_tokens, "temperature": request.temperature}
-    if given := {key: value for key, value in settings.items() if value is not None}:
-        body["generationConfig"] = given
+    if config := {key: value for key, value in settings.items() if value is not None}:
+        body["generationConfig"] = config
     return body
 
 
@@ -146,10 +146,10 @@ def _inline(media: Attachment) -> dict[str, Any]:
 
 
 def _model_parts(message: AssistantMessage, wire_ids: dict[str, str], *, old: bool) -> list[dict[str, Any]]:
-    asked = [mapping_at(part, "functionCall") for part in message.raw if "functionCall" in part]
+    raw_calls = [mapping_at(part, "functionCall") for part in message.raw if "functionCall" in part]
     # If middleware removed or added calls, the original parts don't match the results.
-    if message.provider == "gemini" and message.raw and len(asked) == len(message.calls):
-        for call, made in zip(message.calls, asked, strict=True):
+    if message.provider == "gemini" and message.raw and len(raw_calls) == len(message.calls):
+        for call, made in zip(message.calls, raw_calls, strict=True):
             if isinstance(made.get("id"), str):
                 wire_ids[call.id] = made["id"]
             else:
@@ -261,7 +261,7 @@ class GeminiDecoder:
         self._texts: list[str] = []
         """The text of the last part, while more is added."""
         self._calls: dict[int, ToolCall] = {}
-        """By the index of their part."""
+        """Maps the index of a part to its call."""
         self._stop = ""
         self._reason = ""
         self._usage: Mapping[str, Any] = {}

@@ -210,7 +210,7 @@ class HttpModel(ABC):
 def retry_delay_seconds(failure: PlayheadError, retries: int) -> float | None:
     """Return the wait before a request is sent again; None if that would not help.
 
-    `failure` is what the request ended with before any of the reply arrived, `retries` how often it was sent
+    `failure` ended the request before any of the reply arrived; `retries` counts how often it was sent
     again before. A failure to connect is not retried: the address may be wrong, and the user waits.
     """
     match failure:

@@ -74,8 +74,8 @@ ERROR_BODY_BYTES: Final = 64 * KIB
 """The part of an error's body that is read: the message is in the first few hundred bytes."""
 DRAIN_BYTES: Final = 64 * KIB
 DRAIN_SECONDS: Final = 0.1
-"""As in OpenAI's own SDK: after `[DONE]` only the closing chunk is due; once it is read, the connection can
-be reused for the next round."""
+"""Limits the wait for the closing chunk, the only one due after `[DONE]`; once it is read, the connection can
+be reused for the next round. OpenAI's own SDK does the same."""
 
 
 class Body:
@@ -124,8 +124,8 @@ class Body:
             await self._chunks.aclose()
 
     async def _discard(self, most_bytes: int | None) -> None:
-        got = 0
-        while not self._over and (most_bytes is None or got < most_bytes):
+        received_bytes = 0
+        while not self._over and (most_bytes is None or received_bytes < most_bytes):
             try:
                 chunk = await anext(self._chunks, None)
             except (httpx2.HTTPError, httpx2.StreamError):
@@ -134,7 +134,7 @@ class Body:
                 self._over = True
                 raise
             self._over = chunk is None
-            got += len(chunk or b"")
+            received_bytes += len(chunk or b"")
 
 
 _NO_STREAM: Final = frozenset({"application/json", "text/html"})
@@ -178,17 +178,18 @@ async def read_reply(
     if _content_type(response) in _NO_STREAM:
         raise await read_failure(response, provider=provider, key=key)
     events = EventStream(max_bytes=limits.message_bytes, every_type=True)
-    got = 0
+    received_bytes = 0
     async with aclosing(Body(response)) as body:
         while (chunk := await body.receive_some()) is not None:
-            got += len(chunk)
-            if got > limits.message_bytes:
+            received_bytes += len(chunk)
+            if received_bytes > limits.message_bytes:
                 raise LimitError(
                     f"expected a reply of at most {limits.message_bytes} bytes from {place} (limit"
-                    f" message_bytes), got {got} or more; raise Limits.message_bytes if you trust it",
+                    f" message_bytes), got {received_bytes} or more; raise Limits.message_bytes if you trust"
+                    " it",
                     limit="message_bytes",
                     allowed=limits.message_bytes,
-                    got=got,
+                    got=received_bytes,
                 )
             events.feed(chunk)
             while (event := events.next_event()) is not None:
@@ -264,10 +265,10 @@ def _content_type(response: httpx2.Response) -> str:
 
 
 async def _beginning(response: httpx2.Response) -> bytes:
-    found = b""
+    beginning = b""
     async with aclosing(Body(response)) as body:
         # The status is known; the body only improves the message.
         with suppress(TransportError):
-            while len(found) < ERROR_BODY_BYTES and (chunk := await body.receive_some()) is not None:
-                found += chunk
-    return found[:ERROR_BODY_BYTES]
+            while len(beginning) < ERROR_BODY_BYTES and (chunk := await body.receive_some()) is not None:
+                beginning += chunk
+    return beginning[:ERROR_BODY_BYTES]

@@ -24,26 +24,26 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 def text_at(source: Mapping[str, Any], key: str) -> str:
     """Return the string under `key`; empty if there isn't one."""
-    found = source.get(key)
-    return found if isinstance(found, str) else ""
+    value = source.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def mapping_at(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the object under `key`; empty if there isn't one."""
-    found = source.get(key)
-    return found if isinstance(found, Mapping) else _NOTHING
+    value = source.get(key)
+    return value if isinstance(value, Mapping) else _NOTHING
 
 
 def mappings_at(source: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     """Return the objects in the array under `key`; empty if there isn't one."""
-    found = source.get(key)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    value = source.get(key)
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def count_at(source: Mapping[str, Any], key: str) -> int | None:
     """Return the non-negative integer under `key`, if any."""
-    found = source.get(key)
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+    value = source.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def wire_name(name: str) -> str:
@@ -62,14 +62,14 @@ def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
     try:
         # Deeper nesting could be parsed but not written again: it would fail every later request.
         check_structure(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
-        found = parse_json(text)
+        value = parse_json(text)
     except LimitError:
         return None, "the arguments are nested too deeply, or hold too many values"
     except ValueError as error:
         return None, f"the arguments are not JSON: {error}"
-    if not isinstance(found, dict):
-        return None, f"the arguments must be a JSON object, not {kind_of(found)}"
-    return found, ""
+    if not isinstance(value, dict):
+        return None, f"the arguments must be a JSON object, not {kind_of(value)}"
+    return value, ""
 
 
 def tool_call(call_id: str, name: str, text: str, *, cut_off: str = "") -> ToolCall:

@@ -99,7 +99,7 @@ class CompatibleModel(OpenAIChatModel):
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """
-        Args (the others are those of `HttpModel`):
+        Args (`HttpModel` describes the others):
             base_url: the part before `/chat/completions`: `http://localhost:11434/v1`.
             api_key: None: not sent, as for a server of your own.
             extra_body: `{"stream_options": None}` for a server that refuses this field.

@@ -292,16 +292,16 @@ class ChatDecoder:
 
 def _blocks(content: Any) -> list[tuple[type[Text | Thinking], str]]:
     """Read content in blocks, as Mistral's reasoning models write it."""
-    found: list[tuple[type[Text | Thinking], str]] = []
+    parts: list[tuple[type[Text | Thinking], str]] = []
     for block in content if isinstance(content, list) else []:
         if not isinstance(block, Mapping):
             continue
         if block.get("type") == "text":
-            found.append((Text, text_at(block, "text")))
+            parts.append((Text, text_at(block, "text")))
         elif block.get("type") == "thinking":
             thinking = block.get("thinking")
-            found.append((Thinking, thinking if isinstance(thinking, str) else _joined(thinking)))
-    return found
+            parts.append((Thinking, thinking if isinstance(thinking, str) else _joined(thinking)))
+    return parts
 
 
 def _joined(blocks: Any) -> str:
@@ -309,13 +309,13 @@ def _joined(blocks: Any) -> str:
 
 
 def _mappings(event: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = event.get(name)
-    if found is None:
+    value = event.get(name)
+    if value is None:
         return []
-    if not isinstance(found, list) or not all(isinstance(item, Mapping) for item in found):
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise ModelError(
             f"expected {name} in a chunk of openai's stream to be a list of objects, got"
-            f" {shortened(json.dumps(found))}",
+            f" {shortened(json.dumps(value))}",
             provider="openai",
         )
-    return found
+    return value

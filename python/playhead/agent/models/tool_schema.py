@@ -32,12 +32,12 @@ def object_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
     if _REFUSED.isdisjoint(root):
         return root
     properties, required = _folded(parameters, parameters, set())
-    kept = {key: value for key, value in root.items() if key not in _REFUSED}
-    return {**kept, "properties": properties, **({"required": required} if required else {})}
+    allowed = {key: value for key, value in root.items() if key not in _REFUSED}
+    return {**allowed, "properties": properties, **({"required": required} if required else {})}
 
 
 def _folded(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[dict[str, Any], list[str]]:
-    """Collect the properties of `schema`, and those that are required in every case.
+    """Collect the properties of `schema`, and the names that are required in every case.
 
     A reference is followed once: a second time it would add nothing, and definitions that refer to each other
     twice would double at each level.
@@ -48,8 +48,8 @@ def _folded(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[
     properties = dict(own) if isinstance(own, Mapping) else {}
     required = [name for name in must if isinstance(name, str)] if isinstance(must, list) else []
     for branch in (*_branches(schema, "allOf"), *_target(schema, whole, followed)):
-        found, needed = _folded(branch, whole, followed)
-        properties = {**found, **properties}
+        inner, needed = _folded(branch, whole, followed)
+        properties = {**inner, **properties}
         required += [name for name in needed if name not in required]
     choices: dict[str, list[Any]] = {}
     for branch in (branch for key in _EITHER for branch in _branches(schema, key)):
@@ -63,8 +63,8 @@ def _folded(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[
 
 
 def _branches(schema: Mapping[str, Any], key: str) -> list[Any]:
-    found = schema.get(key)
-    return found if isinstance(found, list) else []
+    branches = schema.get(key)
+    return branches if isinstance(branches, list) else []
 
 
 def _target(schema: Mapping[str, Any], whole: Mapping[str, Any], followed: set[str]) -> Iterator[Any]:
@@ -80,16 +80,16 @@ def _at_pointer(root: Mapping[str, Any], pointer: str) -> Any:
     """Find the target of a pointer inside a schema, or None."""
     if not pointer.startswith("#"):
         return None
-    found: Any = root
+    node: Any = root
     for step in pointer[1:].split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and key in found:
-            found = found[key]
-        elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
+        if isinstance(node, Mapping) and key in node:
+            node = node[key]
+        elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+            node = node[int(key)]
         else:
             return None
-    return found
+    return node
 
 
 _DROPPED: Final = frozenset({"$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "$vocabulary"})
@@ -120,7 +120,7 @@ class _Rewriter:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._left = _MOST_WRITTEN_OUT
-        self._kept: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         """References that stay: the pointer, and its name in `$defs`."""
 
     def rewrite(self) -> dict[str, Any]:
@@ -129,9 +129,9 @@ class _Rewriter:
         for key in _DEFINITIONS:
             rewritten.pop(key, None)
         definitions: dict[str, Any] = {}
-        while missing := [pointer for pointer, name in self._kept.items() if name not in definitions]:
+        while missing := [pointer for pointer, name in self._names.items() if name not in definitions]:
             for pointer in missing:
-                definitions[self._kept[pointer]] = self._schema(_at_pointer(self._root, pointer), (pointer,))
+                definitions[self._names[pointer]] = self._schema(_at_pointer(self._root, pointer), (pointer,))
         if definitions:
             rewritten["$defs"] = definitions
         return rewritten
@@ -168,7 +168,7 @@ class _Rewriter:
             # Leads out of the schema: only the keywords next to it are known.
             return self._keywords(rest, inside)
         if pointer in inside or len(inside) == _DEEPEST or self._left <= 0:
-            name = self._kept.setdefault(pointer, f"d{len(self._kept)}")
+            name = self._names.setdefault(pointer, f"d{len(self._names)}")
             return {"$ref": f"#/$defs/{name}"}
         written = self._schema(target, (*inside, pointer))
         base = dict(written) if isinstance(written, Mapping) else {}

@@ -80,7 +80,7 @@ async def probe_discovery(target: Target, found: Found) -> tuple[types.Tool, ...
     tools = [tool for tool in map(_understood, raw) if tool is not None]
     if target.options.expectations is not None:
         _judge_expected(target.options.expectations, {tool.name for tool in tools}, found)
-    return tuple(await target.session.learn_tools(tools))
+    return tuple(await target.session.set_tools(tools))
 
 
 def tool_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:

@@ -70,13 +70,13 @@ class SniffedLinks:
 
 
 def is_playable_audio(head: bytes) -> bool:
-    """True if a resource that begins with `head` should be played without being asked for.
+    """True if a resource that begins with `head` should be played without a request.
 
     Matroska and MP4, except for the audio-only brands of MP4, are as often films as music; their labels alone
     play nothing either (`content.audio.is_audio`).
     """
-    found = sniff(head)
-    match found:
+    audio_format = sniff(head)
+    match audio_format:
         case None | AudioFormat.TEXT | AudioFormat.WEBM:
             return False
         case AudioFormat.MP4:
@@ -135,17 +135,17 @@ async def sniff_links(
         return f"its first bytes did not arrive within {limits.sniff_seconds:g} s (Limits.sniff_seconds)"
 
     async def one(index: int) -> None:
-        found = await head_of(linked(fields_of(blocks[index]), streams=streams, tool=tool), small)
-        if isinstance(found, str):
-            failed[index] = found
+        beginning = await head_of(linked(fields_of(blocks[index]), streams=streams, tool=tool), small)
+        if isinstance(beginning, str):
+            failed[index] = beginning
         else:
-            audio[index] = is_playable_audio(found[0])
+            audio[index] = is_playable_audio(beginning[0])
 
     async def ask(url: str) -> None:
-        found = await head_of(as_media(url, streams=streams), from_the_web)
-        if isinstance(found, str):
+        beginning = await head_of(as_media(url, streams=streams), from_the_web)
+        if isinstance(beginning, str):
             return  # the text or the structured content says what there is
-        head, mime_type = found
+        head, mime_type = beginning
         is_labelled = is_audio(mime_type, None)
         if is_labelled or (is_labelled is None and is_playable_audio(head)):
             audio_urls[url] = mime_type
@@ -227,7 +227,7 @@ class CallResult(Postponed):
 
     @property
     def media(self) -> tuple[ResourceMedia | BytesMedia, ...]:
-        """The playable items, in order: links, audio blocks, blobs, and those of structured responses."""
+        """The playable items, in order: links, audio blocks, blobs, and items of structured responses."""
         return tuple(self._playable(item) for item in self.plan.parts() if isinstance(item, PlayAudio))
 
     @property
@@ -238,24 +238,24 @@ class CallResult(Postponed):
     @property
     def resources(self) -> tuple[ResourceMedia | BytesMedia, ...]:
         """Everything that can be opened, in order: `media`, and all other links and blobs."""
-        return tuple(found for item in self.plan.parts() if (found := self._opened(item)) is not None)
+        return tuple(resource for item in self.plan.parts() if (resource := self._opened(item)) is not None)
 
     @property
     def images(self) -> tuple[ImageMedia, ...]:
-        """The images, in order, including those that can't be shown: their `data()` raises the reason."""
-        return tuple(found for item in self.plan.parts() if (found := self._image(item)) is not None)
+        """The images, in order, including images that can't be shown: their `data()` raises the reason."""
+        return tuple(image for item in self.plan.parts() if (image := self._image(item)) is not None)
 
     @property
     def errors(self) -> tuple[str, ...]:
         """The tool's own error messages: the text of an `isError` result, and error responses."""
-        found: list[str] = []
+        messages: list[str] = []
         for item in self.plan.dispositions:
             if isinstance(item, Respond):
                 failed = self.is_error or isinstance(item.response, ErrorResponse)
-                found += [part.text for part in item.parts if failed and isinstance(part, SendText)]
+                messages += [part.text for part in item.parts if failed and isinstance(part, SendText)]
             elif isinstance(item, SendText) and item.is_error:
-                found.append(item.text)
-        return tuple(found)
+                messages.append(item.text)
+        return tuple(messages)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -409,8 +409,10 @@ async def classify_result(
 
     plan = plan_with({}, {})
     if plan.unsettled or plan.candidates:  # never if the policy forbids sniffing
-        found = await sniff_links(blocks, plan, streams=streams, options=options, limits=limits, tool=tool)
-        plan = with_reasons(plan_with(found.audio, found.audio_urls), found.failed)
+        sniff_results = await sniff_links(
+            blocks, plan, streams=streams, options=options, limits=limits, tool=tool
+        )
+        plan = with_reasons(plan_with(sniff_results.audio, sniff_results.audio_urls), sniff_results.failed)
     if output_schema is not None:
         # Imported when first needed: jsonschema takes a while, and most tools have no outputSchema.
         from playhead.content.validation import check_structured_content

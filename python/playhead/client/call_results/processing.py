@@ -1,7 +1,7 @@
 """Apply a tool's configuration to its result: handler, saving, routing, in this order.
 
 Nothing here can lose a result. A failed handler and a full disk are reported alongside it, and the text is
-then what it would have been without them. Error results are passed through: no handler sees them, nothing is
+then the same as without them. Error results are passed through: no handler sees them, nothing is
 saved, and the model gets them whatever the configuration says.
 """
 

@@ -1,4 +1,4 @@
-"""Save a media item while it plays: what the player reads is copied to the disk, without waiting for it.
+"""Save a media item while it plays: the bytes that the player reads are copied to the disk, without waiting.
 
     inner reader ──▶ TeeReader (the decoder's thread) ──▶ the decoder
                         └── a copy, at its offset ──▶ Spool (≤ 4 MiB) ──▶ its own thread ──▶ OutputWriter
@@ -8,7 +8,7 @@
   the end. A full disk ends the saving, not the playback.
 * Only a complete file is saved. A decoder skips cover pictures and stops before trailing tags: after playback
   the tee reads the rest, if that is little (`REST_BYTES`) or the end is known, for at most `REST_SECONDS`.
-* If playback is stopped in the middle, nothing is saved: half a piece is not what the tool returned.
+* If playback is stopped in the middle, nothing is saved: the tool did not return half a piece.
   `TeeMedia.outcome` says how much was received. If it is stopped after the last byte arrived, the file is
   saved.
 """
@@ -211,7 +211,7 @@ _PIECE_BYTES: Final = 256 * KIB
 
 
 class TeeReader(Reader):
-    """A `Reader` that copies what it reads into a spool."""
+    """A `Reader` that copies its bytes into a spool."""
 
     def __init__(self, inner: Reader, spool: Spool) -> None:
         self._inner = inner
@@ -232,7 +232,7 @@ class TeeReader(Reader):
         return self._inner.is_queue
 
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
-        """As the inner reader's; copying adds no noticeable wait for the disk (see `Spool.put`)."""
+        """Do as the inner reader; copying adds no noticeable wait for the disk (see `Spool.put`)."""
         try:
             count = self._inner.readinto(buffer, timeout)
         except (TimeoutError, ClosedError):
@@ -322,7 +322,7 @@ class TeeMedia(PlayableWrapper):
 
     @asynccontextmanager
     async def open(self, options: StreamOptions | None = None) -> AsyncIterator[Reader]:
-        """As the inner item's. Leaving it reads the rest, but does not wait for the disk (see `saved`)."""
+        """Open the inner item. Leaving it reads the rest, but does not wait for the disk (see `saved`)."""
         if self._spool is not None and not isinstance(self._spool.outcome, NotSaved):
             async with self.inner.open(options) as reader:
                 yield reader
@@ -354,7 +354,7 @@ class TeeMedia(PlayableWrapper):
                 spool.end(tee.end_bytes, failure=tee.failure, sha256=tee.sha256)
 
     def _read_rest(self, tee: TeeReader, spool: Spool) -> None:
-        """Read what follows the audio and what the decoder skipped. In a thread, when nobody else reads."""
+        """Read the bytes after the audio and the skipped ones. In a thread, when nobody else reads."""
         buffer = memoryview(bytearray(_PIECE_BYTES))
         with suppress(PlayheadError, OSError):  # the tee has recorded it
             if tee.end_bytes is None:

@@ -95,9 +95,9 @@ class HubTool:
     """`server__tool`, for people and configuration files."""
     server: str
     tool: Tool
-    """As the server lists it. Its text is the server's and not trusted."""
+    """The tool as the server lists it. Its text is the server's and not trusted."""
     description: str | None
-    """For the model: the configuration's, else the server's."""
+    """The description that the model gets: the configuration's, else the server's."""
     resolution: Resolution = field(repr=False)
     """Its configuration, without any call's override."""
     annotations: ToolAnnotations | None = None
@@ -155,8 +155,8 @@ class Catalog:
         known |= {tool.tool_id: tool for tool in self.tools}
         by_tool = {tool.tool.name: tool for tool in self.tools}
         wanted = what if isinstance(what, str) else what[1]
-        close = [known[found] for found in get_close_matches(wanted, known, n=NEAR_NAMES)]
-        close += [by_tool[found] for found in get_close_matches(wanted, by_tool, n=NEAR_NAMES)]
+        close = [known[match] for match in get_close_matches(wanted, known, n=NEAR_NAMES)]
+        close += [by_tool[match] for match in get_close_matches(wanted, by_tool, n=NEAR_NAMES)]
         near = tuple(dict.fromkeys(tool.model_name for tool in close))[:NEAR_NAMES]
         hint = f"did you mean {', '.join(near)}?" if near else f"{len(self.tools)} tools are known"
         return UnknownToolError(f"unknown tool {name!r}; {hint}", name=name, near=near)
@@ -173,10 +173,10 @@ def catalog_of(
 
     The annotations of the servers in `silent` say nothing (`has_default_hints`).
     """
-    found = {(server, tool.name): tool for server, tools in listed.items() for tool in tools}
-    names = name_tools(found, servers=servers)
+    by_key = {(server, tool.name): tool for server, tools in listed.items() for tool in tools}
+    names = name_tools(by_key, servers=servers)
     tools = []
-    for (server, name), tool in found.items():
+    for (server, name), tool in by_key.items():
         resolution = configs.resolve(server, name, server_config=servers.get(server))
         config = resolution.config
         tools.append(

@@ -81,7 +81,7 @@ async def open_hub(
     from the context.
 
     Raises `ConfigError` if the servers file can't be read or has an invalid entry: a mistake in one entry is
-    the user's to correct, and running only half of what was meant would hide it.
+    the user's to correct, and running only the valid entries would hide it.
 
     Leaving disconnects from all servers at once and takes no longer than the slowest (4 s for a process that
     ends neither by itself nor on SIGTERM). Cancelling ends their processes at once. An error raised inside is
@@ -112,7 +112,7 @@ async def open_hub(
             try:
                 yield hub
             finally:
-                hub.leave()
+                hub.close()
 
 
 class Hub:
@@ -138,7 +138,7 @@ class Hub:
         self._events = Broadcast[HubEvent](EVENTS_QUEUED)
         self._catalog = Catalog()
         self._closed = False
-        # All names, including those of servers left out here: model names depend on them.
+        # All names, including names of servers left out here: model names depend on them.
         self._entries: dict[str, ServerConfig | None] = {
             name: target if isinstance(target, ServerConfig) else None for name, target in targets.items()
         }
@@ -241,9 +241,9 @@ class Hub:
         (with similar names), `UsageError` for an id that two tools share, and `ConnectError`, with the
         reason, if the tool's server is not connected.
         """
-        found = self._catalog.find(what)
-        if found is not None:
-            return found
+        tool = self._catalog.find(what)
+        if tool is not None:
+            return tool
         for server in self._servers.values():
             if _may_be_of(server, what):
                 server.live_session()
@@ -320,9 +320,9 @@ class Hub:
             server for server in self._servers.values() if server.session is not None and server.tools is None
         ]
         # Its own server first, by name: a slow server must not delay the calls to another.
-        for asked in ([server for server in unlisted if _may_be_of(server, what)], unlisted):
+        for group in ([server for server in unlisted if _may_be_of(server, what)], unlisted):
             if self._catalog.find(what) is None:
-                await self._list(asked)
+                await self._list(group)
         return self.resolve(what)
 
     async def _list(self, servers: Iterable[HubServer]) -> dict[str, str]:
@@ -358,7 +358,7 @@ class Hub:
         silent = {name for name, server in self._servers.items() if server.has_default_hints}
         self._catalog = catalog_of(listed, servers=self._entries, configs=self.configs, silent=silent)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Begin to disconnect from every server; the context waits for them."""
         self._closed = True
         for server in self._servers.values():

@@ -44,12 +44,12 @@ class ServerState:
     """The state of one server of a hub."""
 
     name: str
-    """As in the servers file."""
+    """The name in the servers file."""
     status: ServerStatus
     reason: str
     """The reason for the status; empty if it is connected and its tools could be listed."""
     tools: int | None
-    """The number of tools it offers, without those excluded by `allowed_tools`; None before they are
+    """The number of tools it offers, without tools excluded by `allowed_tools`; None before they are
     listed."""
 
 
@@ -85,7 +85,7 @@ class _Visit:
 
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     settled: trio.Event = field(default_factory=trio.Event)
-    """Set when connected or given up."""
+    """Set when the attempt has succeeded or failed."""
     leave: trio.Event = field(default_factory=trio.Event)
     over: trio.Event = field(default_factory=trio.Event)
 
@@ -208,7 +208,7 @@ class HubServer:
             why = await session.wait_lost()
             self._dead = True
             self._set(ServerStatus.LOST, f"the connection ended: {why}" if why else "the connection ended")
-            await session.wait_live()
+            await session.wait_connected()
             self._dead = False
             self.note_reached()
             await self._list_again()
@@ -232,16 +232,16 @@ class HubServer:
         async with self._listing:
             session = self.live_session()
             try:
-                found = await session.list_tools()
+                tools = await session.list_tools()
             except PlayheadError as error:
                 self.note_failure(error)
                 raise
             if self.session is session:
                 self.note_reached()
-                self.has_default_hints = has_default_hints(found)
+                self.has_default_hints = has_default_hints(tools)
                 allowed = self.config.allowed_tools if self.config is not None else None
                 offered = {
-                    tool.name: tool for tool in reversed(found) if allowed is None or tool.name in allowed
+                    tool.name: tool for tool in reversed(tools) if allowed is None or tool.name in allowed
                 }
                 self.tools = tuple(reversed(offered.values()))
                 self._listed(self)

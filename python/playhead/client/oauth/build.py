@@ -36,7 +36,7 @@ from playhead.limits import Limits
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"
 VISIT_SECONDS: Final = 10.0
-"""For one request to arrive: browsers open connections that they never use."""
+"""Limits the wait for a request on one connection: browsers open connections that they never use."""
 HEAD_BYTES: Final = 16 * 1024
 ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}", re.ASCII)
 
@@ -80,15 +80,15 @@ class Redirect:
         target = urlsplit(request.target.decode("ascii", "replace"))
         if request.method != b"GET" or target.path != PATH:
             return 404, "There is nothing here.", None
-        given = {name: values[0] for name, values in parse_qs(target.query).items()}
-        state = given.get("state", "")
+        parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
+        state = parameters.get("state", "")
         if self._state is None or not secrets.compare_digest(state.encode(), self._state.encode()):
             return 400, "This is not the answer that playhead is waiting for.", None
         self._state = None
-        if "code" in given:
-            result = AuthorizationCodeResult(code=given["code"], state=state, iss=given.get("iss"))
+        if "code" in parameters:
+            result = AuthorizationCodeResult(code=parameters["code"], state=state, iss=parameters.get("iss"))
             return 200, "playhead has been allowed in. You can close this window.", result
-        code = given.get("error", "")
+        code = parameters.get("error", "")
         code = code if ERROR_CODE.fullmatch(code) else "no reason given"
         refusal = AccessDeniedError(
             f"access was denied in the browser ({code}); connect again to be asked again", status=401
@@ -104,8 +104,8 @@ class Redirect:
                     while (event := connection.next_event()) is h11.NEED_DATA:
                         connection.receive_data(await stream.receive_some())
                     if isinstance(event, h11.Request):
-                        status, said, answer = self._judge(event)
-                        await stream.send_all(_page(connection, status, said))
+                        status, text, answer = self._judge(event)
+                        await stream.send_all(_page(connection, status, text))
             except (h11.RemoteProtocolError, trio.BrokenResourceError):
                 # The client has left; its answer still counts.
                 pass
@@ -114,8 +114,8 @@ class Redirect:
             self._send.send_nowait(answer)
 
 
-def _page(connection: h11.Connection, status: int, said: str) -> bytes:
-    body = _PAGE.format(said).encode()
+def _page(connection: h11.Connection, status: int, text: str) -> bytes:
+    body = _PAGE.format(text).encode()
     head = h11.Response(status_code=status, headers=[*_HEADERS, ("content-length", str(len(body)))])
     return b"".join(
         connection.send(event) or b"" for event in (head, h11.Data(data=body), h11.EndOfMessage())
@@ -154,7 +154,7 @@ GRANTS = ["authorization_code", "refresh_token"]
 class _ChosenScopes(OAuthClientMetadata):
     """Client metadata that keeps the scopes that the user chose, if any.
 
-    The SDK replaces configured scopes by those that the server names.
+    The SDK replaces configured scopes by the server's.
     """
 
     _chosen: bool = PrivateAttr(default=False)
@@ -240,8 +240,8 @@ def build_oauth(
     return EndpointCredentials(auth=login.auth, authorize=login.authorize)
 
 
-def _metadata(given: OAuthClientMetadata, scopes: tuple[str, ...] | None) -> _ChosenScopes:
-    metadata = _ChosenScopes.model_validate(given.model_dump())
+def _metadata(base: OAuthClientMetadata, scopes: tuple[str, ...] | None) -> _ChosenScopes:
+    metadata = _ChosenScopes.model_validate(base.model_dump())
     if scopes is not None:
         metadata.choose(scopes)
     return metadata
@@ -318,7 +318,7 @@ class _Login:
         """Send a request that the server refuses without a token; `OAuth` does the rest.
 
         A request that was refused earlier is settled instead: some servers let everybody connect and refuse
-        what follows, or need more scopes for one tool.
+        the next requests, or need more scopes for one tool.
         """
         server = self._server
         message = {"jsonrpc": "2.0", "id": "authorization", "method": "ping"}

@@ -14,8 +14,7 @@ Steps of the SDK (2.3) that are staged anew here, with the behaviour that would 
 * `OAuth._send_aside`: the SDK sends metadata and token requests through the client of the MCP request, past
   any address check and limit. Until it takes a second client for them.
 * `filter_log`: the SDK logs a failed flow with a traceback that quotes token answers. Until it doesn't.
-* `build._ChosenScopes`: the SDK replaces configured scopes by those that the server names. Until it keeps
-  them.
+* `build._ChosenScopes`: the SDK replaces configured scopes by the server's. Until it keeps them.
 * `FileTokens`: the SDK's storage has no place for a token's expiry and issuer. Until it has.
 """
 
@@ -267,30 +266,30 @@ class OAuth(httpx2.Auth):
             guarded_client(allow_origins=origins, limits=limits, tls=server.verify) as guarded,
             aclosing(self._provider.async_auth_flow(request)) as flow,
         ):
-            asked = await self._step(anext(flow))
-            while asked is not None:
-                if asked is not request:
-                    is_own = origin_of(asked.url) == origin_of(server.url)
-                    answer = await self._send_aside(own if is_own else guarded, asked)
+            next_request = await self._step(anext(flow))
+            while next_request is not None:
+                if next_request is not request:
+                    is_own = origin_of(next_request.url) == origin_of(server.url)
+                    answer = await self._send_aside(own if is_own else guarded, next_request)
                 elif refused is None:
                     return
                 else:
                     answer, refused = refused, None
-                asked = await self._step(flow.asend(answer))
+                next_request = await self._step(flow.asend(answer))
 
-    async def _send_aside(self, client: HttpClient, asked: httpx2.Request) -> httpx2.Response:
+    async def _send_aside(self, client: HttpClient, request: httpx2.Request) -> httpx2.Response:
         """Send a request of the flow's own and read the whole answer. Redirects are not followed here.
 
         Raises `TransportError` if no answer arrived, `LimitError` for a body of more than 256 KiB, and
         `BlockedAddressError` for a private address that the user did not allow.
         """
-        if asked.method == "POST":
+        if request.method == "POST":
             self.check_issuer()
-        place = asked.url.copy_with(userinfo=b"", query=None, fragment=None)
+        place = request.url.copy_with(userinfo=b"", query=None, fragment=None)
         seconds = self._server.limits.page_seconds
         with trio.move_on_after(seconds):
             try:
-                return await send_whole(client, asked, allowed=ANSWER_BYTES)
+                return await send_whole(client, request, allowed=ANSWER_BYTES)
             except TRANSPORT_ERRORS as error:
                 raise ConnectionLostError(
                     f"no answer from {place}, which authorization needs ({type(error).__name__})"
@@ -307,7 +306,7 @@ class OAuth(httpx2.Auth):
             self.check_issuer()
             raise self._denied(_reason(error)) from None
         except ValueError:
-            # pydantic's, for invalid metadata. Its text quotes what was received.
+            # pydantic's, for invalid metadata. Its text quotes the metadata.
             raise self._denied("the server or its authorization server sent invalid OAuth data") from None
 
     def check_issuer(self) -> None:

@@ -1,8 +1,8 @@
 """OAuth tokens in a file of the user: one per server, mode 0600, replaced atomically.
 
-The file also saves what the SDK forgets between runs and needs for a refresh: the expiry of the token and its
-authorization server. Without these a later run sends an expired token, and then a refresh token to an
-endpoint that it has to guess.
+The file also saves two values that the SDK forgets between runs and needs for a refresh: the expiry of the
+token and its authorization server. Without these a later run sends an expired token, and then a refresh token
+to an endpoint that it has to guess.
 """
 
 from __future__ import annotations

@@ -177,9 +177,9 @@ class Session:
         """
         return await self._supervisor.wait_lost()
 
-    async def wait_live(self) -> None:
+    async def wait_connected(self) -> None:
         """Wait until there is a connection again; the next request makes one. Cancelling changes nothing."""
-        await self._supervisor.wait_live()
+        await self._supervisor.wait_connected()
 
     # --- listings ----------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class Session:
         `list_tools`."""
         return self._usable(await self._list("tools/list"))
 
-    async def learn_tools(self, tools: list[Tool]) -> list[Tool]:
+    async def set_tools(self, tools: list[Tool]) -> list[Tool]:
         """Take `tools` as the server's, as if `list_tools` had returned them. Returns those that can be
         called."""
         raw = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in tools]

@@ -31,7 +31,7 @@ from playhead.client.session.once_reader import OnceReader
 from playhead.client.session.shared_reads import CachedReads, SessionReads, SharedReads
 from playhead.client.session.tool_calls import SendRequest, ToolCaller
 from playhead.config.servers import ServerConfig
-from playhead.errors import PlayheadError, ServerError
+from playhead.errors import PlayheadError, ServerError, naming_descriptor_limit
 from playhead.limits import Limits
 from playhead.net_guard import Origin, parse_origins
 from playhead.stream.answer import Page, ReadRange
@@ -529,8 +529,9 @@ class StreamForms:
         self, authorize: str | Callable[[], Awaitable[Download]], origins: frozenset[Origin]
     ) -> HttpRangeReader:
         # The HTTP client is loaded for a URL outside of MCP only.
-        from playhead.client.session.http_range_reader import PLAY_BYTES, SAVE_BYTES, HttpRangeReader
-        from playhead.client.transports.http_client import guarded_client
+        with naming_descriptor_limit():
+            from playhead.client.session.http_range_reader import PLAY_BYTES, SAVE_BYTES, HttpRangeReader
+            from playhead.client.transports.http_client import guarded_client
 
         limits = replace(self._limits, page_seconds=self._options.timeout)
         client = await self._stack.enter_async_context(guarded_client(allow_origins=origins, limits=limits))

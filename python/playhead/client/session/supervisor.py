@@ -154,7 +154,7 @@ class Supervisor:
             if self._current is current:
                 return reason
 
-    async def wait_live(self) -> None:
+    async def wait_connected(self) -> None:
         """Wait until there is a live connection."""
         await trio.lowlevel.checkpoint()
         while self._current is None or self._current.ended:

@@ -2,7 +2,7 @@
 
 The player finds the place of a time by them (a `Locator`), and the checker verifies a file (`audio_problem`).
 
-A decoder plays what is there: miniaudio reads a WAV, a FLAC, an MP3 or an Ogg file that was cut in half as a
+A decoder plays any beginning: miniaudio reads a WAV, a FLAC, an MP3 or an Ogg file that was cut in half as a
 shorter piece without an error, and skips a FLAC frame with a wrong checksum (measured with 1.71). A player
 wants that; a test of a server doesn't. The containers state enough to notice, and no library among the
 dependencies says it, so what carries a length or a checksum is compared:
@@ -40,9 +40,9 @@ def audio_problem(data: bytes) -> str | None:
     memory grow with its length, whatever it contains.
     """
     start = after_id3(data)
-    found = sniff(data[start : start + SNIFF_BYTES])
-    if found in _PROBLEMS:
-        return _PROBLEMS[found](data)
+    audio_format = sniff(data[start : start + SNIFF_BYTES])
+    if audio_format in _PROBLEMS:
+        return _PROBLEMS[audio_format](data)
     if start >= len(data) > 0:
         return f"expected audio after a tag of {start} bytes, got nothing"
     return None

@@ -33,9 +33,9 @@ _STREAMINFO, _PADDING, _SEEK_TABLE = 0, 1, 3
 _PLACEHOLDER: Final = (1 << 64) - 1
 _MOST_TABLE_BYTES: Final = 1024 * 1024
 _FRAME_HEAD_BYTES: Final = 16
-"""At most."""
+"""The longest head of a frame."""
 _BLOCK_SIZES: Final = (0, 192, 576, 1152, 2304, 4608, -1, -2, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
-"""By code (RFC 9639, section 9.1.1); -1 and -2: in the next one or two bytes."""
+"""Block sizes by code (RFC 9639, section 9.1.1); -1 and -2: in the next one or two bytes."""
 _RATE_EXTRA: Final = {12: 1, 13: 2, 14: 2}
 _MOST_CHANNELS_CODE: Final = 10
 
@@ -46,14 +46,14 @@ class FlacInfo:
 
     block: bytes
     most_samples: int
-    """Of one frame, per channel."""
+    """The longest frame, in samples per channel."""
     rate_hz: int
     channels: int
     bits: int
     samples: int | None
-    """Per channel; None if the encoder did not know."""
+    """Samples per channel; None if the encoder did not know."""
     md5: bytes | None
-    """Of the unencoded samples, interleaved, little-endian, in whole bytes; None if unknown."""
+    """The digest of the unencoded samples, interleaved, little-endian, in whole bytes; None if unknown."""
 
     @classmethod
     def parse(cls, block: bytes) -> FlacInfo:
@@ -91,7 +91,7 @@ class FlacFrame:
     """The header of one frame."""
 
     number: int
-    """Of the frame, or of its first sample if `is_variable`."""
+    """The number of the frame, or of its first sample if `is_variable`."""
     is_variable: bool
     samples: int
     header_bytes: int
@@ -140,7 +140,7 @@ def _coded_number(coded: bytes) -> tuple[int, int]:
 
 
 class FlacLocator:
-    """A `Locator` of native FLAC: every frame states its time, and is found by its sync code and checksum.
+    """A `Locator` of native FLAC: every frame states its time, and its sync code and checksum identify it.
 
     A seek table, if there is one, shortens the search. The prefix of a landing is STREAMINFO.
     """
@@ -152,7 +152,7 @@ class FlacLocator:
         self.sample: SampleFormat = SampleFormat.S16
         self._info: FlacInfo | None = None
         self._table: list[SeekPoint] = []
-        """As the file states them: not verified."""
+        """The points that the file states: not verified."""
         self._first: tuple[FlacFrame, bytes] | None = None
         self._headers = HeaderParser(self._parse())
 
@@ -199,15 +199,15 @@ class FlacLocator:
         by_frame = attrgetter("frame")
         low = max((point for point in self._table if point.frame <= frame), default=start, key=by_frame)
         high = min((point for point in self._table if point.frame > frame), default=end, key=by_frame)
-        found = near(low, high)
-        if found is low and low is not start:
-            found = look(low.offset) or start  # tables of cut or retagged files are wrong
-            if found.frame > frame:
-                found = start
-            if (frame - found.frame) * bytes_per_frame > 2 * NEAR_BYTES and high is not None:
-                found = near(found, end)
+        nearest = near(low, high)
+        if nearest is low and low is not start:
+            nearest = look(low.offset) or start  # tables of cut or retagged files are wrong
+            if nearest.frame > frame:
+                nearest = start
+            if (frame - nearest.frame) * bytes_per_frame > 2 * NEAR_BYTES and high is not None:
+                nearest = near(nearest, end)
         prefix = MARK + b"\x80\x00\x00\x22" + self._info.block
-        return Landing(offset=found.offset, frame=found.frame, prefix=prefix)
+        return Landing(offset=nearest.offset, frame=nearest.frame, prefix=prefix)
 
     def _find(self, data: bytes, offset: int) -> SeekPoint | None:
         """Return the first frame in `data`. Chance passes its checks about once in 2 ** 30 places."""
@@ -252,8 +252,8 @@ def _frames_problem(data: bytes, at: int, info: FlacInfo) -> str | None:
     end = before_tags(data)
     frame = flac_frame(data, at, end)
     if frame is None and (at < end or info.samples is not None):
-        got = data[at : at + 4].hex(" ") or "the end of the file"
-        return f"expected a FLAC frame at byte {at}, got {got}"
+        actual = data[at : at + 4].hex(" ") or "the end of the file"
+        return f"expected a FLAC frame at byte {at}, got {actual}"
     sync = data[at : at + 2]
     samples = 0
     while frame is not None:

@@ -1,4 +1,4 @@
-"""MP4 (ISO 14496-12): the packets that its tables claim, found before FFmpeg reads them."""
+"""MP4 (ISO 14496-12): the packets that its tables claim, counted before FFmpeg reads them."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Mp4Tables:
             if seen[at + 4 : at + 8] == b"mdat":
                 self._media = range(self._next_box, self._next_box + size)
             self._next_box = self._next_box + size if size >= 8 else -1
-        for found in _TABLE.finditer(seen):
-            if start + found.start() not in self._media:
+        for match in _TABLE.finditer(seen):
+            if start + match.start() not in self._media:
                 self._add(
-                    start + found.start(), found[0], seen[found.end() : found.end() + 16].ljust(16, b"\0")
+                    start + match.start(), match[0], seen[match.end() : match.end() + 16].ljust(16, b"\0")
                 )
         self.is_fragmented |= b"mvex" in seen
         self._tail = seen[-19:]

@@ -66,7 +66,7 @@ class MpegFrame(CodedFrame):
     bytes_per_second: float
     frames_per_second: float
     side_bytes: int
-    """From the beginning of the frame to its main data, without a checksum: header and side information."""
+    """Bytes before the main data, without a checksum: header and side information."""
 
 
 def mpeg_frame(data: bytes, at: int) -> MpegFrame | None:
@@ -169,13 +169,13 @@ class MpegLocator:
         self._first: MpegFrame
         self._first_bytes: bytes
         self._first_offset: int
-        """Of the first frame, audio or not; like the others of these, set when it was read."""
+        """The offset of the first frame, audio or not; like the frame and its bytes, set when it was read."""
         self._dropped = 0
         """Frames at the beginning whose reservoir is missing: the decoder drops them."""
         self._newest: MpegFrame
-        """The last frame that was counted or found."""
+        """The last frame that was counted or searched for."""
         self._counted: list[FrameIndex] = []
-        """All frames from the first one on, once it was read, and those after the newest estimated place, so
+        """All frames from the first one on, once it was read, and frames after the newest estimated place, so
         that another seek agrees with it."""
         self._headers = HeaderParser(self._parse())
 
@@ -219,7 +219,7 @@ class MpegLocator:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """The mean rate by the index, else that of the first frame."""
+        """The mean rate by the index, else the first frame's rate."""
         if not self._counted:
             return None
         if self._stated.frames and self._stated.stream_bytes:
@@ -233,7 +233,7 @@ class MpegLocator:
         return frame
 
     def _count_from(self, offset: int, *, number: int = 0) -> FrameIndex:
-        """Count the frames from `offset` on, in place of those after another estimated place."""
+        """Count the frames from `offset` on, in place of frames after another estimated place."""
         is_exact = not self._counted
         index = FrameIndex(
             self._header, header_bytes=_HEADER_BYTES, offset=offset, number=number, is_exact=is_exact
@@ -325,7 +325,7 @@ class MpegLocator:
 
 
 def _is_like(data: bytes, at: int, first: bytes) -> bool:
-    """Same version, layer, and rate: what the decoder expects of the next frame."""
+    """Same version, layer, and rate, as the decoder expects of the next frame."""
     head = data[at : at + _HEADER_BYTES]
     return len(head) == _HEADER_BYTES and not ((head[1] ^ first[1]) & 0xFE or (head[2] ^ first[2]) & 0x0C)
 
@@ -341,7 +341,7 @@ _MARKS: Final = (b"LYRICSBEGIN", b"APETAGEX", b"TAG")
 def mpeg_problem(data: bytes) -> str | None:
     """Return the first contradiction between the frames up to the end, and with their index.
 
-    A file without an index that was cut exactly between two frames can't be told from a shorter one.
+    A file without an index that was cut exactly between two frames looks like a shorter one.
     """
     start, end = after_id3(data), before_tags(data)
     if start >= end:
@@ -362,8 +362,8 @@ def mpeg_problem(data: bytes) -> str | None:
         frames += 1
         at += frame.size_bytes
     indexed = _index_problem(data, first, frames=frames, size=at - first)
-    found = indexed or cut
-    return f"{found}: the file is cut short" if cut else found
+    problem = indexed or cut
+    return f"{problem}: the file is cut short" if cut else problem
 
 
 def _first_frame(data: bytes, start: int, end: int) -> int | None:

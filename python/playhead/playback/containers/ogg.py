@@ -41,7 +41,7 @@ def page_before(
     size_bytes, high = source.size_bytes, None
     if end_frame is not None and size_bytes is not None:
         high = SeekPoint(offset=size_bytes, frame=end_frame)
-    found = search(
+    point = search(
         frame,
         source,
         low=start,
@@ -50,7 +50,7 @@ def page_before(
         look=look,
         unit_bytes=min(page_bytes, _MOST_UNIT_BYTES),
     )
-    return None if found is start else pages[found.offset]
+    return None if point is start else pages[point.offset]
 
 
 def _first_page(data: bytes, offset: int, serial: int) -> OggPage | None:

@@ -19,7 +19,7 @@ _MS_ADPCM, _IMA_ADPCM = 0x0002, 0x0011
 _LINEAR: Final = frozenset({_PCM, _FLOAT, 0x0006, 0x0007, _EXTENSIBLE})
 """Codes of samples of one size: integers, floats, A-law and µ-law."""
 _FORMAT_BYTES: Final = 16
-"""Of a format chunk at least."""
+"""The shortest format chunk."""
 _MOST_FORMAT_BYTES: Final = 1024
 UNKNOWN_SIZE: Final = 0xFFFF_FFFF
 
@@ -27,7 +27,7 @@ UNKNOWN_SIZE: Final = 0xFFFF_FFFF
 class WavLocator:
     """A `Locator` of any of the codings that miniaudio decodes.
 
-    The prefix of a landing is the header with the size of what is left.
+    The prefix of a landing is the header with the size of the rest.
     """
 
     end_frame: int | None = None
@@ -120,7 +120,7 @@ def wave_header(format: PcmFormat, *, data_bytes: int) -> bytes:
 
 
 def rf64_header(format: PcmFormat, *, data_bytes: int) -> bytes:
-    """RIFF with 64-bit sizes (EBU Tech 3306): those of a .wav file would end after a few hours."""
+    """RIFF with 64-bit sizes (EBU Tech 3306): 32-bit sizes would end after a few hours."""
     sizes = _chunk(b"ds64", struct.pack("<QQQI", data_bytes, data_bytes - 1024, 0, 0))
     body = b"WAVE" + sizes + format_chunk(format) + _CHUNK.pack(b"data", UNKNOWN_SIZE)
     return _CHUNK.pack(b"RF64", UNKNOWN_SIZE) + body
@@ -142,15 +142,15 @@ def wav_problem(data: bytes) -> str | None:
     at, has_data = 12, False
     while at + _CHUNK.size <= len(data):
         name, size = _CHUNK.unpack_from(data, at)
-        got = len(data) - at - _CHUNK.size
+        rest_bytes = len(data) - at - _CHUNK.size
         if name == b"data":
             has_data = True
             if size >= _UNKNOWN_FROM or (size == 0 and is_open):
                 return None
-        if size > got:
+        if size > rest_bytes:
             return (
                 f"expected {size} bytes in the chunk {_word(name)} at byte {at}, as its header says, got"
-                f" {got}: the file is cut short"
+                f" {rest_bytes}: the file is cut short"
             )
         at += _CHUNK.size + size + size % 2
     if not is_open and riff_size > len(data) - 8 + _SLACK_BYTES:

@@ -30,7 +30,7 @@ from playhead.playback.pcm_buffer import PcmBuffer
 BUFFER_MS = 40
 HELD_PERIODS = 0.85
 """Periods that leave the device before the one that a callback fills. Measured at a PulseAudio null sink: 0.7
-to 0.9 for periods of 20, 40 and 60 ms, so that what was taken and not yet heard is 1.25 to 1.5 periods on
+to 0.9 for periods of 20, 40 and 60 ms, so that the audio taken and not yet heard is 1.25 to 1.5 periods on
 average. `tests/e2e/test_sound_server.py` holds it to 20 ms."""
 _STDERR = 2
 _STDERR_LOCK = threading.Lock()
@@ -169,7 +169,7 @@ def user_data_offset(ffi: Any) -> int:
     """
     config = dict(ffi.typeof("ma_device_config").fields)
     device = dict(ffi.typeof("ma_device").fields)
-    found = [
+    actual = [
         fields[name].type.cname if name in fields else "nothing"
         for fields, name in (
             (config, "dataCallback"),
@@ -179,9 +179,9 @@ def user_data_offset(ffi: Any) -> int:
         )
     ]
     expected = [_DATA_CALLBACK, _STOP_CALLBACK, "void *", "void *"]
-    if found != expected:
+    if actual != expected:
         raise NoDeviceError(
-            f"miniaudio {miniaudio.__version__}: expected callbacks of the types {expected}, got {found}; "
+            f"miniaudio {miniaudio.__version__}: expected callbacks of the types {expected}, got {actual}; "
             "install miniaudio 1.71"
         )
     return int(device["pUserData"].offset)
@@ -205,7 +205,7 @@ async def play_through_device(buffers: AsyncIterator[PcmBuffer], make_device: Ma
 async def _play_one_format(
     buffer: PcmBuffer, buffers: AsyncIterator[PcmBuffer], device: Device
 ) -> PcmBuffer | None:
-    """Play `buffer` and those that follow in its format. Returns the first one in another format, if any."""
+    """Play `buffer` and its successors in its format. Returns the first one in another format, if any."""
     async with opened(device):
         await buffer.wait_ready()
         try:
@@ -218,7 +218,7 @@ async def _play_one_format(
 async def follow(
     buffer: PcmBuffer, buffers: AsyncIterator[PcmBuffer], callback: DeviceCallback, *, held_seconds: float
 ) -> PcmBuffer | None:
-    """Wait until the device of `callback` has played `buffer`, and those that follow in its format. Returns
+    """Wait until the device of `callback` has played `buffer`, and its successors in its format. Returns
     the first one in another format, if any. Raises `NoDeviceError` if the device stops by itself.
 
     Cancelled: a fade-out that was begun is heard, which takes the device `held_seconds`.
@@ -235,7 +235,7 @@ async def follow(
     except trio.Cancelled:
         if buffer.fades_out and buffer.closed:
             with trio.CancelScope(shield=True):
-                await trio.sleep(held_seconds)  # a device that is closed drops what it holds
+                await trio.sleep(held_seconds)  # a device that is closed drops its audio
         raise
 
 
@@ -245,7 +245,7 @@ async def opened(device: Device) -> AsyncIterator[None]:
     abandoned, and closes the device if its call ever returns.
 
     Raises `NoDeviceError` if it does not open. Warns with a `RuntimeWarning` if a device that played does not
-    close: it costs a thread and memory, and what follows may play.
+    close: it costs a thread and memory, and later audio may play.
     """
     is_lost = False
     try:
@@ -344,7 +344,7 @@ class SilentStderr:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: int | None = None
+        self._saved_stderr: int | None = None
         self._is_over = False
 
     def __enter__(self) -> None:
@@ -352,21 +352,21 @@ class SilentStderr:
         with self._lock:
             if not self._is_over:
                 with suppress(OSError):  # closed, as in some services: nothing to silence
-                    self._kept = os.dup(_STDERR)
+                    self._saved_stderr = os.dup(_STDERR)
                     nowhere = os.open(os.devnull, os.O_WRONLY)
                     os.dup2(nowhere, _STDERR)
                     os.close(nowhere)
-            if self._kept is None:
+            if self._saved_stderr is None:
                 _STDERR_LOCK.release()
 
     def end(self) -> None:
         """Restore it. Idempotent."""
         with self._lock:
             self._is_over = True
-            kept, self._kept = self._kept, None
-        if kept is not None:
-            os.dup2(kept, _STDERR)
-            os.close(kept)
+            saved_stderr, self._saved_stderr = self._saved_stderr, None
+        if saved_stderr is not None:
+            os.dup2(saved_stderr, _STDERR)
+            os.close(saved_stderr)
             _STDERR_LOCK.release()
 
     def __exit__(self, *error: object) -> None:

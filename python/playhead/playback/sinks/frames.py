@@ -67,7 +67,7 @@ class AudioFrame:
 class ClearFrames:
     """Drop every frame that has not been heard: the player seeks, or was stopped.
 
-    The next frame, if any, is to be heard at once; its timestamp may be lower than those of the dropped
+    The next frame, if any, is to be heard at once; its timestamp may be lower than any of the dropped
     frames.
     """
 
@@ -80,8 +80,8 @@ class FrameSchedule:
     """When the frames of one session are due, and when they are heard. Pure: times are arguments, in seconds.
 
     The first frame after a start is due at once, the second at the session's next slot, and each further one
-    a duration after that: never more than two ahead of what is heard. The slots of a session are one duration
-    apart; `slot` (0 to 1, in durations) is their distance from those of time 0.
+    a duration after that: never more than two ahead of the playhead. The slots of a session are one duration
+    apart; `slot` (0 to 1, in durations) is their distance from the slots of time 0.
     """
 
     def __init__(self, frame_seconds: float) -> None:
@@ -180,7 +180,7 @@ class FramesSink:
         self._unfinished = False
         """Frames of an item that goes on were delivered: a stop has to clear them."""
         self._tail_until = -math.inf
-        """Until when the last, partial frame of an item waits for the next item."""
+        """The time until which the last, partial frame of an item waits for the next item."""
 
     @property
     def name(self) -> str:
@@ -194,7 +194,7 @@ class FramesSink:
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         """See `Sink.play`. Raises what the consumer raises.
 
-        A frame at the end of an item is completed from the next item, which is asked for up to two frames
+        A frame at the end of an item is completed from the next item, which is requested up to two frames
         before the last one is heard. Cancelled then, it delivers that frame at once, padded.
         """
         self._pcm.clear()
@@ -328,7 +328,7 @@ class _Audio:
         self._target = target
         self._block = memoryview(bytearray(PIECE_FRAMES * format.frame_bytes))
         self._ahead = b""
-        """Converted beyond what was asked for: a sample or two."""
+        """The samples converted beyond the request: one or two."""
         self._converter = PcmConverter(format, target)
 
     def read(self, most_bytes: int) -> bytes:
@@ -340,14 +340,14 @@ class _Audio:
             if self.buffer is None or not (taken_bytes := self.buffer.fill(room)):
                 return b""
             self._converter.feed(room[:taken_bytes])
-            # Asked for a piece, the converter takes all there is; asked for less, it takes it in small bites.
+            # The converter takes all there is for a whole piece, and small bites for less.
             while piece := bytes(self._converter.read()):
                 self._ahead += piece
         piece, self._ahead = self._ahead[:most_bytes], self._ahead[most_bytes:]
         return piece
 
     def restart(self) -> None:
-        """Forget the audio in the converter: what follows does not continue it."""
+        """Forget the audio in the converter: the next audio does not continue it."""
         self._converter.close()
         self._ahead = b""
         self._converter = PcmConverter(self.format, self._target)
@@ -371,7 +371,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 @contextmanager
 def _own_slot(schedule: FrameSchedule) -> Iterator[_Sessions]:
-    """Give the session slots far from those of the others in this trio run.
+    """Give the session slots far from the other sessions' slots in this trio run.
 
     Encoding the frames of many sessions at the same moment would make most of them late. Multiples of the
     golden ratio are spread evenly however many there are.
@@ -428,7 +428,7 @@ def _opus_encoder(format: PcmFormat, *, frame_ms: int, bit_rate: int) -> Callabl
 class FrameFileSink(FramesSink):
     """Writes the frames to a file, each after its length in four bytes (big-endian).
 
-    A length of 0 is a `ClearFrames`. The file holds what a device would have received so far, also after a
+    A length of 0 is a `ClearFrames`. The file holds all frames that a device would have so far, also after a
     stop; a further queue is appended. `codec` is as in `FramesSink`, the rest its default.
     """
 

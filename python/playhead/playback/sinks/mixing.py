@@ -1,8 +1,8 @@
-"""Two inputs on one sink: music, and what is said over it.
+"""Two inputs on one sink: music, and speech over it.
 
 The music passes through as if the wrapped sink played it alone: its formats, its gaps and its seeks are its
-own. What is played over it is mixed in by the very call that takes the music (`PcmBuffer.mix`), so it adds no
-delay, and neither waits for the other. It is converted to the music's format if it has another one.
+own. The very call that takes the music mixes the speech in (`PcmBuffer.mix`), so it adds no delay, and
+neither waits for the other. Speech in another format is converted to the music's.
 
     music.play ──▶ buffers ──▶ the wrapped sink
     over.play  ──▶ mixed into the current buffer; one of the buffers itself while none can take it
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from playhead.playback.sinks.sink import Sink
 
 NEXT_SECONDS = 0.05
-"""Time for the next item of the music to follow. If it is not ready by then, what is said goes on without it:
-less than what the sinks hold."""
+"""Time for the next item of the music to follow. If it is not ready by then, the speech goes on without it:
+less than the audio in the sinks."""
 
 
 class MixingSink:
-    """Plays on `sink`, and adds what is played on `over` meanwhile: the sum of their samples, clipped at full
-    scale. `Player.announce` uses it; a player makes its own unless it is given one.
+    """Plays on `sink`, and adds the speech on `over` meanwhile: the sum of their samples, clipped at full
+    scale. `Player.announce` uses it; a player makes its own unless it gets one.
 
-    Each of the two plays one queue at a time; a further call of `play` waits. What is said starts with the
+    Each of the two plays one queue at a time; a further call of `play` waits. Speech starts with the
     sink's next period, even while the music is paused or still loading. Where the music ends, changes its
-    format or is stopped, what is said goes on to its end before other music begins: without a missing sample,
+    format or is stopped, the speech goes on to its end before other music begins: without a missing sample,
     and after a stop with the gap of a device that is reopened. A sink that takes audio as fast as it is
     decoded (files) gets it between two pieces of the music.
     """
@@ -68,7 +68,7 @@ class MixingSink:
                 nursery.cancel_scope.cancel()
 
     async def _play_alone(self, rest: AsyncIterator[PcmBuffer], *, on_begin: Callable[[], None]) -> None:
-        """Play the rest of what is said as soon as no music plays."""
+        """Play the rest of the speech as soon as no music plays."""
         async with self._lock:
             on_begin()
             await self._sink.play(rest)
@@ -79,7 +79,7 @@ class OverSink:
 
     def __init__(self, mixing: MixingSink) -> None:
         self.buffer: PcmBuffer | None = None
-        """The buffer that is said, in the format of the music."""
+        """The speech that plays, in the format of the music."""
         self._mixing = mixing
         self._lock = trio.Lock()
 
@@ -107,7 +107,7 @@ class OverSink:
                 await self._say(over, buffers)
 
     async def _say(self, over: PcmBuffer, buffers: AsyncIterator[PcmBuffer]) -> None:
-        """Play `over`; if it is played alone, also all that follows it: the device may go on with that by
+        """Play `over`; if it is played alone, also the buffers after it: the device may go on with them by
         itself."""
         with unwrap_exception_group():
             async with aclosing(_with_rest(over, buffers)) as rest, trio.open_nursery() as nursery:
@@ -135,7 +135,7 @@ async def _with_rest(first: PcmBuffer, rest: AsyncIterator[PcmBuffer]) -> AsyncG
 
 
 class Music:
-    """The buffers of the wrapped sink: those of the music, and what is said where it cannot be mixed in."""
+    """The buffers of the wrapped sink: the music's, and the speech where it cannot be mixed in."""
 
     def __init__(self, buffers: AsyncIterator[PcmBuffer], nursery: trio.Nursery, over: OverSink) -> None:
         self.buffer: PcmBuffer | None = None
@@ -158,23 +158,23 @@ class Music:
     async def __anext__(self) -> PcmBuffer:
         if self._over.buffer is not None:
             self._over.buffer.settle()  # the wrapped sink may have reported for both, and not acted on it
-        if not self._is_asked:  # what was said is over: the music was asked for before it
+        if not self._is_asked:  # if it is, the speech is over, and the music was requested before it
             self._is_asked = True
             self._nursery.start_soon(self._ask)
         with trio.CancelScope() as waiting:
             while not self._has_arrived:
-                waiting.deadline = trio.current_time() + (math.inf if self._said is None else NEXT_SECONDS)
+                waiting.deadline = trio.current_time() + (math.inf if self._speech is None else NEXT_SECONDS)
                 self._changed = trio.Event()
                 await self._changed.wait()
-        said, following = self._said, self._following
-        if said is not None and (following is None or following.format != said.format):
-            self.buffer = said
-            return said
+        speech, following = self._speech, self._following
+        if speech is not None and (following is None or following.format != speech.format):
+            self.buffer = speech
+            return speech
         self._is_asked = self._has_arrived = False
         self.buffer, self._following = following, None
         if following is None:
             raise StopAsyncIteration
-        following.mix(said)
+        following.mix(speech)
         return following
 
     async def _ask(self) -> None:
@@ -183,14 +183,14 @@ class Music:
         self._changed.set()
 
     @property
-    def _said(self) -> PcmBuffer | None:
-        """The buffer that is said and goes on."""
+    def _speech(self) -> PcmBuffer | None:
+        """The speech that goes on beyond the current buffer."""
         over = self._over.buffer
         return None if over is None or over is self.buffer or over.over else over
 
 
 async def _convert(source: PcmBuffer, target: PcmBuffer) -> None:
-    """Take all of `source` and write it to `target`, in the format of that one."""
+    """Take all of `source` and write it to `target`, in `target`'s format."""
 
     def convert() -> None:
         block = memoryview(bytearray(PIECE_FRAMES * source.format.frame_bytes))

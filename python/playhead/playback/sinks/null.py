@@ -24,7 +24,7 @@ TAKE_FRAMES = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcmReport:
-    """Frames that a sink took of one buffer. `sha256` is that of the samples in the machine's byte order, as
+    """Frames that a sink took of one buffer. `sha256` covers the samples in the machine's byte order, as
     decoded: before the volume and the fades."""
 
     format: PcmFormat

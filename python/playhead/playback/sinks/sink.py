@@ -18,7 +18,7 @@ class Sink(Protocol):
 
     @property
     def name(self) -> str:
-        """For messages and summaries: `device`, `null`, `wave:FILE`."""
+        """The name in messages and summaries: `device`, `null`, `wave:FILE`."""
         ...
 
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:

@@ -70,7 +70,7 @@ class AudioFileSink(ABC):
                 self._pour(buffer, file)
             part.replace(path)
         except OSError as error:
-            error.filename = fspath(path)  # the name that was given; a full disk gives no name
+            error.filename = fspath(path)  # the caller's own path; a full disk gives no name
             raise
         finally:
             part.unlink(missing_ok=True)
@@ -134,7 +134,7 @@ class PcmSink(AudioFileSink):
 
 
 def _bounded(buffer: PcmBuffer) -> Iterator[memoryview]:
-    """Take all audio of `buffer`. Raises `PlaybackError` beyond what a .wav file can hold."""
+    """Take all audio of `buffer`. Raises `PlaybackError` beyond the most audio of a .wav file."""
     block = memoryview(bytearray(TAKE_FRAMES * buffer.format.frame_bytes))
     data_bytes = 0
     while audio_bytes := buffer.take(block):

@@ -420,6 +420,7 @@ def test_importing_it_loads_neither_the_client_nor_trio() -> None:
     assert done.stdout.split() == [
         "playhead.cache",
         "playhead.errors",
+        "playhead.lazy_names",
         "playhead.limits",
         "playhead.servers",
         "playhead.servers.byte_sources",

@@ -262,7 +262,7 @@ async def open_range(
         response = await _send(client, url, _encoded(headers or {}), _encoded(ranged), http_origins)
     try:
         return _checked(response, url, start, known=known, arrivals=arrivals)
-    except BaseException:
+    except BaseException:  # whatever is wrong with it: the answer holds a connection
         await response.aclose()
         raise
 

@@ -104,11 +104,12 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-def block_too_long(got: int, *, allowed: int, what: str) -> LimitError:
-    """Make the error for bytes in one piece that are more than `Limits.block_bytes`."""
-    return LimitError(
-        f"{what}: expected at most {allowed} bytes in one block (Limits.block_bytes), got {got}",
-        limit="block_bytes",
-        allowed=allowed,
-        got=got,
-    )
+def check_block(n_bytes: int, *, allowed: int, what: str) -> None:
+    """Raise `LimitError` for bytes in one piece that are more than `Limits.block_bytes`."""
+    if n_bytes > allowed:
+        raise LimitError(
+            f"{what}: expected at most {allowed} bytes in one block (Limits.block_bytes), got {n_bytes}",
+            limit="block_bytes",
+            allowed=allowed,
+            got=n_bytes,
+        )

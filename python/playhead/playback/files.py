@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import trio
 
-from playhead.errors import (
-    NO_DESCRIPTOR,
-    ClosedError,
-    DescriptorLimitError,
-    UsageError,
-    is_descriptor_limit,
-)
+from playhead.errors import ClosedError, UsageError, naming_descriptor_limit
 from playhead.stream.source import Reader
 
 if TYPE_CHECKING:
@@ -69,16 +63,15 @@ class _FileReader(Reader):
 
     def __init__(self, path: Path) -> None:
         try:
-            # Opening a pipe or a device could block; asking for its kind does not.
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise UsageError(
-                    f"expected a regular file to play, got {path}; pass the path of an audio file"
-                )
-            self._file: BinaryIO = path.open("rb", buffering=0)
-            self._size_bytes = os.fstat(self._file.fileno()).st_size
+            with naming_descriptor_limit():
+                # Opening a pipe or a device could block; asking for its kind does not.
+                if not stat.S_ISREG(path.stat().st_mode):
+                    raise UsageError(
+                        f"expected a regular file to play, got {path}; pass the path of an audio file"
+                    )
+                self._file: BinaryIO = path.open("rb", buffering=0)
+                self._size_bytes = os.fstat(self._file.fileno()).st_size
         except OSError as error:
-            if is_descriptor_limit(error):
-                raise DescriptorLimitError(NO_DESCRIPTOR) from error
             raise UsageError(
                 f"expected a readable file, got {path} ({error.strerror}); check the path and its permissions"
             ) from error

@@ -36,8 +36,6 @@ class ProtocolFaults:
     """Connections that the unknown method `server/discover` ended, and that were opened again without it."""
 
     def __add__(self, other: ProtocolFaults) -> ProtocolFaults:
-        counts = {name: value + getattr(other, name) for name, value in self._counts().items()}
+        names = [each.name for each in fields(self) if each.name != "first"]
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
         return ProtocolFaults(first=self.first if self.first is not None else other.first, **counts)
-
-    def _counts(self) -> dict[str, int]:
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "first"}

@@ -16,7 +16,7 @@ from typing import Literal
 from playhead._core import decode_base64
 from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import Base64Error, TextContentError
-from playhead.limits import block_too_long
+from playhead.limits import check_block
 
 DONE_BYTES = b"[DONE]"
 DONE_TEXT = "W0RPTkVd"
@@ -108,8 +108,7 @@ def measure(
             offset=offset,
         )
     total = page.n_bytes
-    if total > block_bytes:
-        raise block_too_long(total, allowed=block_bytes, what=f"page at byte {offset}")
+    check_block(total, allowed=block_bytes, what=f"page at byte {offset}")
     blobs = list(filter(len, page.blobs))
     # A tuple: membership in a set would hash a whole page (72 us per 100 KiB). A view is never so short.
     is_done = ranged and bool(blobs) and blobs[-1] in (DONE_TEXT, DONE_BYTES)

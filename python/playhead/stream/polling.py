@@ -19,7 +19,7 @@ from playhead.errors import (
     StreamBrokenError,
     TransportError,
 )
-from playhead.limits import Limits, block_too_long
+from playhead.limits import Limits, check_block
 from playhead.retry import was_not_begun
 from playhead.stream.answer import Page
 from playhead.stream.negotiation import is_refusal
@@ -115,9 +115,7 @@ class QueueReader:
                 blobs.append(data)
                 page_bytes += decoded_bytes(data)
             mime_type = mime_type or first_string(members, MIME_FIELDS)
-        if page_bytes > self._limits.block_bytes:
-            what = f"a page from {self._server}"
-            raise block_too_long(page_bytes, allowed=self._limits.block_bytes, what=what)
+        check_block(page_bytes, allowed=self._limits.block_bytes, what=f"a page from {self._server}")
         self._offset += page_bytes
         self._is_done = is_done
         return Page(blobs=tuple(blobs), mime_type=mime_type)

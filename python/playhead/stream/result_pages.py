@@ -15,7 +15,7 @@ from playhead.errors import (
     TextContentError,
     ToolFailedError,
 )
-from playhead.limits import Limits, block_too_long
+from playhead.limits import Limits, check_block
 from playhead.stream.answer import Page, blob_bytes
 
 SHOWN_CHARS = 200
@@ -67,8 +67,7 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
         cache_scope=scope if scope in ("public", "private") else None,
         ttl_seconds=None if not isinstance(ttl_ms, int | float) else max(0.0, ttl_ms / 1000),
     )
-    if page.n_bytes > limits.block_bytes:
-        raise block_too_long(page.n_bytes, allowed=limits.block_bytes, what=f"a page from {server}")
+    check_block(page.n_bytes, allowed=limits.block_bytes, what=f"a page from {server}")
     return page
 
 
@@ -115,8 +114,7 @@ def tool_data(
             offset=start,
         )
     n_bytes = decoded_bytes(data)
-    if n_bytes > limits.block_bytes:
-        raise block_too_long(n_bytes, allowed=limits.block_bytes, what=f"a page from {server}")
+    check_block(n_bytes, allowed=limits.block_bytes, what=f"a page from {server}")
     return data, n_bytes
 
 

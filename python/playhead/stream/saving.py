@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import trio
 
-from playhead.errors import NO_DESCRIPTOR, DescriptorLimitError, UsageError, is_descriptor_limit
+from playhead.errors import UsageError, naming_descriptor_limit
 
 
 def is_device(path: Path) -> bool:
@@ -44,20 +44,19 @@ async def whole_file(path: Path) -> AsyncIterator[BinaryIO]:
             yield device
         return
     partial = partial_beside(path)
-    try:
-        file = await trio.to_thread.run_sync(_create, partial)
+    with naming_descriptor_limit():
         try:
-            yield file
-        finally:
-            file.close()
-        partial.replace(path)
-    except BaseException as error:  # a cancellation too: no file is left behind
-        partial.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            if is_descriptor_limit(error):
-                raise DescriptorLimitError(NO_DESCRIPTOR) from error
-            error.filename = os.fspath(path)  # a full disk gives no name
-        raise
+            file = await trio.to_thread.run_sync(_create, partial)
+            try:
+                yield file
+            finally:
+                file.close()
+            partial.replace(path)
+        except BaseException as error:  # a cancellation too: no file is left behind
+            partial.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                error.filename = os.fspath(path)  # a full disk gives no name
+            raise
 
 
 def _open_device(path: Path) -> BinaryIO:

@@ -248,14 +248,14 @@ class CallResult(Postponed):
     @property
     def errors(self) -> tuple[str, ...]:
         """The tool's own error messages: the text of an `isError` result, and error responses."""
-        messages: list[str] = []
+        texts: list[str] = []
         for item in self.plan.dispositions:
             if isinstance(item, Respond):
                 failed = self.is_error or isinstance(item.response, ErrorResponse)
-                messages += [part.text for part in item.parts if failed and isinstance(part, SendText)]
+                texts += [part.text for part in item.parts if failed and isinstance(part, SendText)]
             elif isinstance(item, SendText) and item.is_error:
-                messages.append(item.text)
-        return tuple(messages)
+                texts.append(item.text)
+        return tuple(texts)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -15,7 +15,7 @@ import trio
 
 from playhead._core import check_base64, decode_base64
 from playhead.content.formats import Base64Holder, Base64Text, decoded_bytes
-from playhead.limits import block_too_long
+from playhead.limits import check_block
 from playhead.stream.answer import Answer, Page, pieces
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.reader import RangeStream, open_stream
@@ -85,8 +85,7 @@ class BytesMedia(Base64Holder[Base64Text]):
         """
         base64 = self.payload
         size_bytes = decoded_bytes(base64)
-        if size_bytes > self.block_bytes:
-            raise block_too_long(size_bytes, allowed=self.block_bytes, what=self.title)
+        check_block(size_bytes, allowed=self.block_bytes, what=self.title)
         if not self._is_checked:
             check_base64(base64)
         whole = Answer(offset=0, blobs=(base64,), n_bytes=size_bytes)
@@ -120,9 +119,7 @@ class ImageMedia(Base64Holder[Base64Text]):
         Raises `LimitError`, before decoding, if there are too many bytes, and `Base64Error` for invalid
         base64.
         """
-        if self.size_bytes > self.block_bytes:
-            what = f"an image ({self.mime_type})"
-            raise block_too_long(self.size_bytes, allowed=self.block_bytes, what=what)
+        check_block(self.size_bytes, allowed=self.block_bytes, what=f"an image ({self.mime_type})")
         return decode_base64(self.payload)
 
     async def save(self, path: str | Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from playhead.client.transports.rpc_errors import texts_of
+from playhead.client.transports.rpc_errors import says
 from playhead.errors import (
     AccessDeniedError,
     HttpStatusError,
@@ -38,7 +38,7 @@ _WITHOUT_INITIALIZE: Final = tuple(name for name, row in REVISIONS.items() if no
 _REVISION_REFUSED: Final = re.compile(
     r"(unsupported|invalid)( mcp| protocol)+ version|version .{0,40}not supported", re.IGNORECASE
 )
-_SEARCHED_CHARS: Final = 500
+"""Matches the words of servers in the field."""
 
 
 def check_mode(mode: str) -> None:
@@ -130,7 +130,7 @@ async def _initialize(connection: Negotiating) -> None:
     try:
         result = await _request(connection, "initialize", params)
     except ServerError as error:
-        if not _refuses_revision(error):
+        if not says(RpcError(error.code, error.said, error.data), _REVISION_REFUSED):
             raise
         connection.exchange.count("revisions_refused")
         result = await _request(connection, "initialize", {**params, "protocolVersion": OLDEST.name})
@@ -156,12 +156,6 @@ async def _request(connection: Negotiating, method: str, params: Mapping[str, An
             f" {', '.join(names or ['(none named)'])}",
             supported=names,
         ) from None
-
-
-def _refuses_revision(error: ServerError) -> bool:
-    """True for the words of servers in the field."""
-    texts = texts_of(RpcError(error.code, error.said, error.data))
-    return any(_REVISION_REFUSED.search(text[:_SEARCHED_CHARS]) for text in texts)
 
 
 def _check(connection: Negotiating, method: str, result: Mapping[str, Any], *fields: str) -> None:

@@ -40,7 +40,7 @@ from playhead.errors import (
     RangePastEndError,
     ResourceChangedError,
 )
-from playhead.limits import DEFAULT_LIMITS, Limits, block_too_long
+from playhead.limits import DEFAULT_LIMITS, Limits, check_block
 from playhead.net_guard import REDIRECTS, Origin, check_url
 from playhead.redaction import redacted_url
 from playhead.retry import is_retryable, retry_after_seconds
@@ -262,7 +262,7 @@ async def open_range(
         response = await _send(client, url, _encoded(headers or {}), _encoded(ranged), http_origins)
     try:
         return _checked(response, url, start, known=known, arrivals=arrivals)
-    except BaseException:
+    except BaseException:  # whatever is wrong with it: the answer holds a connection
         await response.aclose()
         raise
 
@@ -436,9 +436,8 @@ async def fetch_range(
     try:
         needed = min(end, end if body.end is None else body.end)
         n_bytes = needed if body.version.honours_ranges is False else needed - start
-        if n_bytes > limits.block_bytes:
-            what = f"one read of {redacted_url(url)} (an origin that ignores ranges sends what is before it)"
-            raise block_too_long(n_bytes, allowed=limits.block_bytes, what=what)
+        what = f"one read of {redacted_url(url)} (an origin that ignores ranges sends what is before it)"
+        check_block(n_bytes, allowed=limits.block_bytes, what=what)
         found = await body.take(end - start)
         if start and not found:
             raise _past_end(url, start)

@@ -170,7 +170,7 @@ class _SharedRead(Arrivals):
 
     @property
     def is_cancelled(self) -> bool:
-        """It is too late for a shield: what trio is about to cancel must not cease to be cancelled."""
+        """True if trio is about to cancel the read: what is cancelled must not be shielded any more."""
         return self._outer is not None and self._outer.cancel_called and not self.scope.shield
 
     async def join(self, stream: SharedReads, end: int) -> Page | None:
@@ -245,7 +245,7 @@ class CachedReads:
     """This and `resource` are parts of the key, in JSON's types."""
     resource: object
     validator: InitVar[str]
-    """That of the link, if any."""
+    """The validator of the link; empty without one."""
     size_bytes: int | None
     mime_type: str | None
     counts: ReadCounts

@@ -56,7 +56,7 @@ class Supervisor:
     ) -> None:
         self._factory = factory
         self.nursery = nursery
-        """Of the session: its tasks live as long."""
+        """The session's nursery: its tasks live as long as the session."""
         self._limits = limits
         self._mode = mode
         self._restart = restart

@@ -147,7 +147,7 @@ class HttpCarrier(Carrier):
             response = await self._client.send(self._message(outgoing.data, outgoing, is_fresh=anew))
             try:
                 await self._take_answer(response, outgoing)
-            except BaseException:
+            except BaseException:  # a cancellation too: the answer holds a connection
                 await response.aclose()
                 raise
         except (*TRANSPORT_ERRORS, OSError) as error:
@@ -278,7 +278,7 @@ class HttpCarrier(Carrier):
                 failure = (
                     f"the event stream from {self._place} broke before the answer ({type(error).__name__})"
                 )
-            except BaseException:
+            except BaseException:  # a cancellation too: the stream holds a connection
                 await following.aclose()
                 raise
             if self._is_answered(outgoing.id):

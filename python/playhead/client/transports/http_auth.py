@@ -58,7 +58,7 @@ async def _run(client: HttpClient, auth: httpx2.Auth, request: HttpRequest, allo
                     theirs = await flow.asend(answer)
                 except StopAsyncIteration:
                     return response
-            except BaseException:
+            except BaseException:  # the flow's, or a cancellation: the answer holds a connection
                 await response.aclose()
                 raise
             await response.drain()

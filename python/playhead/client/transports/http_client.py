@@ -201,7 +201,7 @@ class HttpResponse:
         try:
             await self._chunks.aclose()
             await self._response.aclose()
-        except BaseException:
+        except BaseException:  # a cancellation too: the socket would stay open
             with trio.CancelScope(shield=True):
                 await self._connection.aclose()
             raise
@@ -304,7 +304,7 @@ class HttpClient:
             to = response.location
             try:
                 following = redirect(request, response, to) if to is not None and redirects else None
-            except BaseException:
+            except BaseException:  # whatever `redirect` raises: the answer holds a connection
                 await response.aclose()
                 raise
             if following is None:
@@ -356,7 +356,7 @@ class HttpClient:
             response = HttpResponse(request, received, connection=connection, give_back=self._give_back)
             if "set-cookie" in response.headers:
                 self._take_cookies(response)
-        except BaseException:
+        except BaseException:  # a cancellation too
             # Not left to the connection: it keeps what is cancelled as it opens.
             if connection is not None:
                 with trio.CancelScope(shield=True):

@@ -160,7 +160,7 @@ class SocketStream(httpcore2.AsyncNetworkStream):
         # of a refused certificate arrives between the head and the body.
         try:
             return await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        except BaseException:
+        except BaseException:  # a cancellation too: the socket would stay open
             with trio.CancelScope(shield=True):
                 await self.aclose()
             raise

@@ -56,6 +56,11 @@ def texts_of(error: RpcError) -> tuple[str, ...]:
     return (error.message, data) if isinstance(data, str) and data.strip() else (error.message,)
 
 
+def says(error: RpcError, words: re.Pattern[str]) -> bool:
+    """True if `words` are near the beginning of one of an error answer's strings."""
+    return any(words.search(quoted(text)) for text in texts_of(error))
+
+
 def text_of(error: RpcError) -> str:
     """The strings of an error answer as one."""
     texts = texts_of(error)

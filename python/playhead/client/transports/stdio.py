@@ -134,7 +134,7 @@ class StdioCarrier(Carrier):
                 try:
                     yield
                     quick = False
-                except Exception:
+                except Exception:  # not a cancellation, which stops the server at once
                     quick = False
                     raise
                 finally:

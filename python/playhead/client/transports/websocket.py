@@ -138,7 +138,7 @@ class WebSocketCarrier(Carrier):
                 try:
                     yield
                     is_hurried = False
-                except Exception:
+                except Exception:  # not a cancellation, which has no time for a goodbye
                     is_hurried = False
                     raise
                 finally:

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from playhead.client.transports.rpc_errors import texts_of
+from playhead.client.transports.rpc_errors import says
 from playhead.protocol import messages
 from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Outgoing
 from playhead.protocol.faults import ProtocolFaults
@@ -35,7 +35,6 @@ NAMELESS_ERRORS: Final = 64
 """Errors without an id held at once; each holds the keys that were awaited when it arrived."""
 _REMEMBERED: Final = 64
 """Requests remembered beyond those in flight before the others are forgotten."""
-_SEARCHED_CHARS: Final = 500
 
 _NOT_INITIALIZED: Final = re.compile(
     r"(^|\b(handler|server|session|connection|client) )((is|was|has) )?not (yet )?(been )?initiali[sz]ed",
@@ -112,7 +111,7 @@ class Compatibility:
         error = event.error
         if not isinstance(error, RpcError) or key in self._repeated:
             return False
-        if error.code != messages.INTERNAL_ERROR or not _says(error, _NOT_INITIALIZED):
+        if error.code != messages.INTERNAL_ERROR or not says(error, _NOT_INITIALIZED):
             return False
         if not self._greeted:
             self._greeted = True
@@ -142,7 +141,3 @@ class Compatibility:
                 self._nameless.remove(nameless)
                 yield from self.judge(self._exchange.attribute(key, nameless.error))
                 return
-
-
-def _says(error: RpcError, words: re.Pattern[str]) -> bool:
-    return any(words.search(text[:_SEARCHED_CHARS]) for text in texts_of(error))

@@ -358,7 +358,7 @@ _MOST_FAILED: Final = 50
 _MOST_ACCEPTED: Final = 20
 _MOST_UNDECIDED: Final = 10
 _INPUT_CHARS: Final = 4_000
-"""Of a request shown on the terminal. The reports have all of it."""
+"""The limit of a request shown on the terminal. The reports have all of it."""
 _MESSAGE_CHARS: Final = 2_000
 _MOST_TITLES: Final = 3
 """Lines with the titles of tests that fail alike."""

@@ -50,8 +50,10 @@ class Answering:
         await self.stream.send_all(b"0\r\n\r\n")
 
     async def events(self, events: Sequence[dict[str, Any]]) -> None:
+        await self.streamed(b"".join(sse(event) for event in events))
+
+    async def streamed(self, wire: bytes) -> None:
         """A whole stream, in pieces of 7 bytes: nothing may depend on how it is cut."""
-        wire = b"".join(sse(event) for event in events)
         await self.begin()
         for start in range(0, len(wire), 7):
             await self.send(wire[start : start + 7])

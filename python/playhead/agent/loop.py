@@ -290,9 +290,9 @@ class ToolLoop:
                 # Also after cancellation or failure, and without waiting: no call is left without a result.
                 added = step.close() if step is not None else ()
                 turn.add(*added)
-        except Exception:
+        except Exception:  # whatever ends the turn: the observer has seen calls begin, and sees their end
             if step is not None and turn.callback_error is None:
-                await step.emit_calls()  # the observer has seen them begin
+                await step.emit_calls()
             raise
         assert step is not None, "a nursery that can't be opened raises"
         if turn.callback_error is not None:

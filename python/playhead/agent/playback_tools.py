@@ -1,6 +1,6 @@
 """The tools of a player, as local ones next to the servers' tools.
 
-agent = Agent(model, [player_tools(player), hub], player=player)
+Use them as in `agent = Agent(model, [player_tools(player), hub], player=player)`.
 """
 
 from __future__ import annotations

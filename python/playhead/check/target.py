@@ -63,7 +63,7 @@ class Target:
 
     options: CheckOptions
     session: Session
-    """For features built on requests: streams of resources, classified results."""
+    """The session itself, for features built on requests: streams of resources, classified results."""
     server: Checkable
     """The server of the session, for probes that open their own connection."""
     tools: tuple[types.Tool, ...] = ()

@@ -264,14 +264,7 @@ async def test_a_model_that_was_not_entered_streams_too_and_one_is_entered_once_
 @every_model
 async def test_any_cut_of_the_bytes_gives_the_same_reply(name: ModelName) -> None:
     wire = b"".join(frames_of(name, Reply(Say("One 🎵"))))
-
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        for start in range(0, len(wire), 7):
-            await answering.send(wire[start : start + 7])
-        await answering.end()
-
-    async with scripted_http(answer) as (url, _):
+    async with scripted_http(lambda answering: answering.streamed(wire)) as (url, _):
         *pieces, _ = await pieces_of(model_at(name, url))
     assert pieces == [TextPiece(text="One "), TextPiece(text="🎵")]
 
@@ -279,13 +272,7 @@ async def test_any_cut_of_the_bytes_gives_the_same_reply(name: ModelName) -> Non
 @every_model
 async def test_an_invalid_byte_spoils_no_more_than_itself(name: ModelName) -> None:
     wire = b"".join(frames_of(name, Reply(Say("One two")))).replace(b"two", b"\xff")
-
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(wire)
-        await answering.end()
-
-    async with scripted_http(answer) as (url, _):
+    async with scripted_http(lambda answering: answering.streamed(wire)) as (url, _):
         *pieces, _ = await pieces_of(model_at(name, url))
     assert pieces == [TextPiece(text="One "), TextPiece(text="\ufffd")]
 
@@ -441,12 +428,7 @@ UNTYPED = (b'data: {"error": {"message": "overloaded"}}\n\n', "overloaded")
 async def test_garbage_in_the_stream_is_the_providers_fault(
     name: ModelName, garbage: bytes, words: str
 ) -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(garbage)
-        await answering.end()
-
-    error = await error_at(name, answer)
+    error = await error_at(name, lambda answering: answering.streamed(garbage))
     assert isinstance(error, ModelError)
     assert words in str(error)
 

@@ -107,7 +107,6 @@ def chat(
     if prompt_template is not None and provider != "prompt":
         raise UsageError("--prompt-template needs --provider prompt; other providers have function calling")
     from playhead.agent.commands.chat_view import allowed_rules
-    from playhead.cli.parameters import make_sink
 
     allowed = allowed_rules(allow)
     single_message = _message(message, json_output=json_output)
@@ -128,7 +127,7 @@ def chat(
         tool_config=tool_config,
         trusted=trusted,
         # In real time, so that the commands of a conversation have something to act on.
-        sink=None if json_output and sink is None else make_sink(sink, real_time=single_message is None),
+        sink=None if json_output and sink is None else p.make_sink(sink, real_time=single_message is None),
         system=_system(system),
         record=record,
         verbose=verbose,
@@ -173,8 +172,6 @@ def _replay(
     """Show the recording at `path` as the turn was shown. Does not return."""
 
     async def command(terminal: Terminal, report: Report) -> int:
-        import trio
-
         from playhead.agent import recording as recordings
         from playhead.agent.commands.chat_view import ChatView, TurnSummary
         from playhead.agent.events import Failed

@@ -11,7 +11,14 @@ is one at a time, whoever asks. Text typed before a question does not answer it.
 from __future__ import annotations
 
 import json
+import math
+import shlex
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
+
+import trio
 
 from playhead.agent.events import (
     AudioEnd,
@@ -38,29 +45,14 @@ from playhead.agent.events import (
 )
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report
 from playhead.cli.terminal import Terminal, escape_line, first_line, human_bytes
-from playhead.errors import ToolFailedError
-
-if TYPE_CHECKING:
-    from playhead.agent.middleware import TurnResult
-    from playhead.client.call_results.processing import ProcessedResult
-    from playhead.playback import Player
-
-
-import math
-import shlex
-import sys
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import trio
-
 from playhead.client.session.elicitation import FieldValue, Question, Reply, is_value
-from playhead.errors import UsageError
+from playhead.errors import ToolFailedError, UsageError
 
 if TYPE_CHECKING:
     from playhead.agent.approvals import Approval, ApprovalRequest, ApprovalRule
-
+    from playhead.agent.middleware import TurnResult
+    from playhead.client.call_results.processing import ProcessedResult
+    from playhead.playback import Player
 
 ReadLine = Callable[[], Awaitable[str | None]]
 """Returns the next line that the person types; None at the end of input."""

@@ -41,7 +41,7 @@ TIMEOUT_SECONDS: Final = 600.0
 """The longest silence, as in the providers' SDKs: models think for minutes, and a local one may have to
 load."""
 MAX_RETRIES: Final = 2
-"""Like the delays, as in the SDKs of OpenAI and Anthropic."""
+"""The number, and the delays, of the SDKs of OpenAI and Anthropic."""
 FIRST_DELAY_SECONDS: Final = 0.5
 LONGEST_DELAY_SECONDS: Final = 8.0
 LONGEST_RETRY_AFTER_SECONDS: Final = 60.0

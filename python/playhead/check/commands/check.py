@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -347,18 +347,13 @@ def _write(terminal: Terminal, paths: list[Path], found: Report) -> None:
 
 _NEEDS_FULL: Final = "needs a full check, since a quick one calls no tools: playhead check SERVER full"
 WIDTH: Final = 80
-_WORDS: Final[Mapping[Status, str]] = {
-    "success": "passed",
-    "failed": "failed",
-    "accepted": "accepted",
-    "error": "undecided",
-    "skipped": "skipped",
-}
+_COUNTED: Final[tuple[Status, ...]] = ("success", "failed", "accepted", "error", "skipped")
+"""The statuses in the order of the summary."""
 _MOST_FAILED: Final = 50
 _MOST_ACCEPTED: Final = 20
 _MOST_UNDECIDED: Final = 10
 _INPUT_CHARS: Final = 4_000
-"""Of a request shown on the terminal. The reports have all of it."""
+"""The limit of a request shown on the terminal. The reports have all of it."""
 _MESSAGE_CHARS: Final = 2_000
 _MOST_TITLES: Final = 3
 """Lines with the titles of tests that fail alike."""
@@ -489,6 +484,8 @@ def _load_lines(report: Report) -> Iterator[str]:
 
 
 def _summary(report: Report) -> Iterator[str]:
+    from playhead.check.report.rows import STATUS_OUTCOME
+
     who = escape_line(report.server_name or report.server)
     version = f" {escape_line(report.server_version)}" if report.server_version else ""
     revision = f", MCP {escape_line(report.protocol_version)}" if report.protocol_version else ""
@@ -497,8 +494,8 @@ def _summary(report: Report) -> Iterator[str]:
         yield "the server can't be reached"
         return
     counts = ", ".join(
-        f"{report.count(status)} {word}"
-        for status, word in _WORDS.items()
+        f"{report.count(status)} {STATUS_OUTCOME[status]}"
+        for status in _COUNTED
         if report.count(status) or status in ("success", "failed")
     )
     n_tools, n_tests = counted(len(report.tools), "tool"), counted(len(report.tests), "test")

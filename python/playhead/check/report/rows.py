@@ -12,10 +12,11 @@ from playhead.check.results import Acceptance, Check, Json, LoadFigures, Report,
 from playhead.escaping import counted
 
 Outcome = Literal["failed", "accepted", "undecided", "skipped", "passed"]
-"""Of a test or a check. The status `error` is shown as undecided: `error` would read like a defect."""
+"""The verdict on a test or check. A test with the status `error` is undecided: `error` would read like a
+defect."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = ("failed", "accepted", "undecided", "skipped", "passed")
-"""In the order of interest."""
+"""All outcomes, in the order of interest."""
 STATUS_OUTCOME: Final[dict[Status, Outcome]] = {
     "failed": "failed",
     "accepted": "accepted",

@@ -29,7 +29,7 @@ from playhead._core import check_base64
 from playhead.content import ABSENT, Block, UnknownBlock
 from playhead.content.audio import AudioFormat, has_signature, is_audio, sniff, split_mime
 from playhead.content.findings import Finding, kind_of
-from playhead.content.formats import as_string, head_of_base64
+from playhead.content.formats import as_string, decoded_bytes, head_of_base64
 from playhead.errors import Base64Error, ResponseError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.kinds import BlockView, view_of
@@ -88,18 +88,18 @@ class PartMaker:
     def part(self, index: int, block: Block | None, view: BlockView, *, failed: bool = False) -> Part:
         """Route a block. `block` is None for a part of a structured response, and `failed` is True if that
         response reports a failure."""
+        if view.kind == "text":
+            return SendText(
+                index=index,
+                block=block,
+                reason="text" if view.uri is None else "embedded text",
+                text=view.text,
+                to_user=view.to_user,
+                is_error=failed or self.is_error,
+                uri=view.uri,
+            )
         at = _Place(index, block)
         match view.kind:
-            case "text":
-                return SendText(
-                    index=index,
-                    block=block,
-                    reason="text" if view.uri is None else "embedded text",
-                    text=view.text,
-                    to_user=view.to_user,
-                    is_error=failed or self.is_error,
-                    uri=view.uri,
-                )
             case "audio":
                 return self._playable(at, view, "audio", self._fault(at, view))
             case "image":
@@ -151,7 +151,7 @@ class PartMaker:
         mime_type = view.mime_type or split_mime(header)[0]
         view = view._replace(mime_type=mime_type)
         if is_audio(mime_type, None) and header.lower().endswith(";base64"):
-            view = view._replace(uri=None, data=data, data_key="uri")
+            view = view._replace(uri=None, data=data, data_key="uri", size_bytes=decoded_bytes(data))
             return self._playable(at, view, "audio", self._fault(at, view))
         return _kept(at, view, "a link with inline data")
 

@@ -23,9 +23,9 @@ class BlockView(NamedTuple):
     data_key: str = "data"
     mime_type: str | None = None
     uri: str | None = None
-    """Of a link, or of an embedded resource."""
+    """The address of a link or an embedded resource."""
     name: str | None = None
-    """Of the file that a link leads to: its suffix may tell the type if the URI, a handle, doesn't."""
+    """The name of a linked file: its suffix may tell the type if the URI, a handle, doesn't."""
     title: str = ""
     size_bytes: int | None = None
     """The size of `data` once decoded, or the size that a link announces, if any."""

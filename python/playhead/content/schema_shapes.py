@@ -90,7 +90,7 @@ class Shapes:
 
     def _follow(self, ref: str) -> object:
         if not ref.startswith("#/"):
-            return next((it for it in _walk(self._root) if it.get("$anchor") == ref[1:]), None)
+            return next((it for it in objects_in(self._root) if it.get("$anchor") == ref[1:]), None)
         at: object = self._root
         for step in ref[2:].split("/"):
             key = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -107,7 +107,8 @@ def _schemas(value: object) -> list[object]:
     return value[: 4 * MAX_ALTERNATIVES] if isinstance(value, list) else []
 
 
-def _walk(root: object) -> Iterator[dict[str, Any]]:
+def objects_in(root: object) -> Iterator[dict[str, Any]]:
+    """Iterate over every object in a schema, without recursion."""
     left = [root]
     while left:
         value = left.pop()

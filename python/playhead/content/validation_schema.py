@@ -24,6 +24,7 @@ from referencing.exceptions import Unresolvable
 
 from playhead.content.findings import Notes, kind_of, step
 from playhead.content.formats import number, quoted, time_problem, uri_problem
+from playhead.content.schema_shapes import objects_in
 
 MAX_STEPS: Final = 200_000
 """Keywords evaluated, weighted by the size of their operands: about two seconds."""
@@ -157,7 +158,7 @@ def _additional_properties(budget: Budget) -> _Keyword:
 def _unevaluated(keyword: _Keyword, root: object) -> _Keyword:
     def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         # Here jsonschema runs patterns of siblings and references under `re`, which has no timeout.
-        if isinstance(instance, dict) and _mentions(root, "patternProperties"):
+        if isinstance(instance, dict) and any("patternProperties" in each for each in objects_in(root)):
             raise BoundError("unevaluatedProperties together with patternProperties")
         try:
             yield from keyword(validator, wanted, instance, schema) or ()
@@ -168,19 +169,6 @@ def _unevaluated(keyword: _Keyword, root: object) -> _Keyword:
             raise
 
     return check
-
-
-def _mentions(root: object, name: str) -> bool:
-    left = [root]
-    while left:
-        value = left.pop()
-        if isinstance(value, dict):
-            if name in value:
-                return True
-            left.extend(value.values())
-        elif isinstance(value, list):
-            left.extend(value)
-    return False
 
 
 def _unique_items(keyword: _Keyword, budget: Budget) -> _Keyword:

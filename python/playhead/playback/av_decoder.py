@@ -308,7 +308,7 @@ class _Container(_Packets):
         self._container = container
         try:
             self._take_stream(container)
-        except BaseException:
+        except BaseException:  # whatever the file raises, nobody else has the container to close it
             container.close()
             raise
 

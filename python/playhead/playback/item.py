@@ -519,7 +519,7 @@ class DecoderThread:
             try:
                 decoder = convert_decoder(decoder, rate_hz=self._rate_hz, channels=self._channels)
                 self._open = decoder, make_buffer(decoder)
-            except BaseException:
+            except BaseException:  # `self._open` is not set, so nobody else closes the decoder
                 decoder.close()
                 raise
         elif not self._seek_if_wanted(*self._open):

@@ -20,7 +20,7 @@ finding, so that nobody waits for audio that cannot arrive. Findings never stop 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, assert_never
@@ -29,7 +29,7 @@ from playhead._core import check_base64
 from playhead.content import ABSENT, Block, UnknownBlock
 from playhead.content.audio import AudioFormat, has_signature, is_audio, sniff, split_mime
 from playhead.content.findings import Finding, kind_of
-from playhead.content.formats import as_string, head_of_base64
+from playhead.content.formats import as_string, decoded_bytes, head_of_base64
 from playhead.errors import Base64Error, ResponseError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.kinds import BlockView, view_of
@@ -88,18 +88,18 @@ class PartMaker:
     def part(self, index: int, block: Block | None, view: BlockView, *, failed: bool = False) -> Part:
         """Route a block. `block` is None for a part of a structured response, and `failed` is True if that
         response reports a failure."""
+        if view.kind == "text":
+            return SendText(
+                index=index,
+                block=block,
+                reason="text" if view.uri is None else "embedded text",
+                text=view.text,
+                to_user=view.to_user,
+                is_error=failed or self.is_error,
+                uri=view.uri,
+            )
         at = _Place(index, block)
         match view.kind:
-            case "text":
-                return SendText(
-                    index=index,
-                    block=block,
-                    reason="text" if view.uri is None else "embedded text",
-                    text=view.text,
-                    to_user=view.to_user,
-                    is_error=failed or self.is_error,
-                    uri=view.uri,
-                )
             case "audio":
                 return self._playable(at, view, "audio", self._fault(at, view))
             case "image":
@@ -151,7 +151,7 @@ class PartMaker:
         mime_type = view.mime_type or split_mime(header)[0]
         view = view._replace(mime_type=mime_type)
         if is_audio(mime_type, None) and header.lower().endswith(";base64"):
-            view = view._replace(uri=None, data=data, data_key="uri")
+            view = view._replace(uri=None, data=data, data_key="uri", size_bytes=decoded_bytes(data))
             return self._playable(at, view, "audio", self._fault(at, view))
         return _kept(at, view, "a link with inline data")
 
@@ -315,6 +315,7 @@ def classify(
     may_ask = policy.sniff_links and not is_error
     views = [None if (fields := block.fields) is None else view_of(fields) for block in blocks]
     candidates = web_candidates(views, structured) if may_ask else ()
+    played = _played(candidates, audio_urls)
     for index, (block, view) in enumerate(zip(blocks, views, strict=True)):
         if block.findings:
             findings += (
@@ -333,10 +334,10 @@ def classify(
                 dispositions.append(_respond(index, block, response, maker))
                 continue
         dispositions.append(maker.part(index, block, view))
-        dispositions += _played(candidates, audio_urls, index=index)
+        dispositions += played.get(index, ())
     if structured is not ABSENT and not any(isinstance(each, SendText | Respond) for each in dispositions):
         dispositions.append(_structured(structured, maker))
-    dispositions += _played(candidates, audio_urls, index=STRUCTURED_INDEX)
+    dispositions += played.get(STRUCTURED_INDEX, ())
     return Plan(
         dispositions=tuple(dispositions),
         turn=decide(dispositions, is_error=is_error, policy=policy),
@@ -348,12 +349,14 @@ def classify(
 
 
 def _played(
-    candidates: Sequence[WebCandidate], audio_urls: Mapping[str, str | None], *, index: int
-) -> Iterator[PlayAudio]:
+    candidates: Sequence[WebCandidate], audio_urls: Mapping[str, str | None]
+) -> Mapping[int, Sequence[PlayAudio]]:
+    """Return the audio of the web by the index of the block that names it."""
+    played: dict[int, list[PlayAudio]] = {}
     for each in candidates:
-        if each.index == index and each.url in audio_urls:
-            yield PlayAudio(
-                index=index,
+        if each.url in audio_urls:
+            audio = PlayAudio(
+                index=each.index,
                 block=None,
                 reason="a URL whose origin serves audio",
                 source="link",
@@ -362,6 +365,8 @@ def _played(
                 uri=each.url,
                 base64=None,
             )
+            played.setdefault(each.index, []).append(audio)
+    return played
 
 
 def _respond(index: int, block: Block, response: StructuredResponse, maker: PartMaker) -> Respond:

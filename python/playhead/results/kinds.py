@@ -23,38 +23,38 @@ class BlockView(NamedTuple):
     data_key: str = "data"
     mime_type: str | None = None
     uri: str | None = None
-    """Of a link, or of an embedded resource."""
+    """The address of a link or an embedded resource."""
     name: str | None = None
-    """Of the file that a link leads to: its suffix may tell the type if the URI, a handle, doesn't."""
+    """The name of a linked file: its suffix may tell the type if the URI, a handle, doesn't."""
     title: str = ""
-    announced_bytes: int | None = None
+    size_bytes: int | None = None
+    """The size of `data` once decoded, or the size that a link announces, if any."""
     to_user: bool = False
     """The audience includes the user."""
-
-    @property
-    def size_bytes(self) -> int | None:
-        """Decoded; for a link what the server announces, if it does."""
-        return self.announced_bytes if self.data is None else decoded_bytes(self.data)
 
 
 def view_of(fields: Mapping[str, Any]) -> BlockView:
     """View the valid fields of a block (`Block.fields`)."""
-    mime_type, size = fields.get("mimeType"), fields.get("size")
     match fields["type"]:
         case "text":
             return BlockView("text", text=fields["text"], to_user=_is_for_user(fields))
         case "audio" | "image" as kind:
-            return BlockView(kind, data=fields["data"], mime_type=mime_type)
+            data = fields["data"]
+            return BlockView(kind, data=data, mime_type=fields["mimeType"], size_bytes=decoded_bytes(data))
         case "resource_link":
-            uri, title = fields["uri"], fields.get("title") or fields["name"]
-            return BlockView("link", uri=uri, title=title, mime_type=mime_type, announced_bytes=size)
+            title, mime_type, size = fields.get("title"), fields.get("mimeType"), fields.get("size")
+            return BlockView(
+                "link",
+                uri=fields["uri"],
+                title=title or fields["name"],
+                mime_type=mime_type,
+                size_bytes=size,
+            )
         case "file":
             file = fields["file"]
             uri, name, mime_type, size = file["uri"], file.get("name"), file.get("mimeType"), file.get("size")
             title = name or _last_segment(uri)
-            return BlockView(
-                "link", uri=uri, name=name, title=title, mime_type=mime_type, announced_bytes=size
-            )
+            return BlockView("link", uri=uri, name=name, title=title, mime_type=mime_type, size_bytes=size)
         case "resource":
             contents = fields["resource"]
             uri, mime_type = contents["uri"], contents.get("mimeType")
@@ -62,7 +62,10 @@ def view_of(fields: Mapping[str, Any]) -> BlockView:
                 to_user = _is_for_user(fields)
                 return BlockView("text", text=contents["text"], uri=uri, mime_type=mime_type, to_user=to_user)
             data, key, title = contents["blob"], "resource.blob", _last_segment(uri)
-            return BlockView("data", data=data, data_key=key, uri=uri, title=title, mime_type=mime_type)
+            size = decoded_bytes(data)
+            return BlockView(
+                "data", data=data, data_key=key, uri=uri, title=title, mime_type=mime_type, size_bytes=size
+            )
         case other:
             raise AssertionError(f"expected a type of block with a kind, got {other!r}")
 

@@ -120,9 +120,9 @@ class OutputSettings(TypedDict, total=False):
     tags: Iterable[str]
     title: str | None
     metadata: Mapping[str, object] | None
-    """From the tool configuration."""
+    """Values from the tool configuration."""
     time: datetime | None
-    """Of the call; now by default."""
+    """The time of the call; now by default."""
 
 
 class OutputStore:

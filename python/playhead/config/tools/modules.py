@@ -69,7 +69,7 @@ def _import_file(path: Path) -> ModuleType:
     try:
         # Without the loader, which would reuse stale bytecode of the same second and size.
         exec(compile(source, path, "exec"), module.__dict__)
-    except BaseException:
+    except BaseException:  # also on interrupt: leave no half-made module to be found by the next import
         del sys.modules[name]
         raise
     return module

@@ -139,12 +139,12 @@ _GETTERS: Final[Mapping[str, Callable[[Fields, Field[Any]], object]]] = {
 
 def _reader_of_built_in(cls: type[BuiltIn]) -> Reader:
     known = _keys(cls)
-    own_fields = [each for each in fields(cls) if each.name not in COMMON | {"extra"}]
+    getters = [(each, _GETTERS[str(each.type)]) for each in fields(cls) if each.name in known - COMMON]
 
     def read(raw: Mapping[str, object]) -> StructuredResponse:
         found = Fields(raw, known)
         common = found.common(known)
-        own: dict[str, Any] = {each.name: _GETTERS[str(each.type)](found, each) for each in own_fields}
+        own: dict[str, Any] = {each.name: getter(found, each) for each, getter in getters}
         return cls(**common, **own)
 
     return read

@@ -15,11 +15,6 @@ from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.scripted_stdio import scripted_stdio
 
 HANDSHAKES = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
-LISTENING = pytest.mark.filterwarnings(
-    # The SDK leaves an event stream at the answer; the libraries' inner generators go to trio's collector.
-    "ignore:Async generator 'httpcore2:ResourceWarning",
-    "ignore:Async generator 'httpx2:ResourceWarning",
-)
 
 
 async def nothing(exchange: Exchange) -> None:
@@ -157,7 +152,6 @@ async def test_an_answer_and_progress_that_come_after_the_end_of_a_request_reach
 # --- streams -----------------------------------------------------------------------------------------
 
 
-@LISTENING
 @pytest.mark.requirement("MCP-10")
 async def test_a_stream_that_ends_before_its_answer_is_resumed_from_its_last_event() -> None:
     waiting: list[object] = []

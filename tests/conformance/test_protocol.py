@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
@@ -13,13 +12,9 @@ from playhead.client import connect
 from playhead.errors import ConnectError, DeadlineError
 from playhead.limits import Limits
 from tests.servers.raw_http import Exchange, raw_http
+from tests.servers.scripted_stdio import scripted_stdio
 
 HANDSHAKES = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
-LISTENING = pytest.mark.filterwarnings(
-    # The SDK leaves an event stream at the answer; the libraries' inner generators go to trio's collector.
-    "ignore:Async generator 'httpcore2:ResourceWarning",
-    "ignore:Async generator 'httpx2:ResourceWarning",
-)
 
 
 async def nothing(exchange: Exchange) -> None:
@@ -130,25 +125,13 @@ async def test_pages_of_any_size_are_followed_by_cursors_that_are_handed_back_as
 # --- late words --------------------------------------------------------------------------------------
 
 LATE = """
-import json, sys
-def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
-held = None
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["method"] == "initialize":
-        info = {"name": "late", "version": "1"}
-        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}
-        say(id=message["id"], result=result)
-    elif message["method"] == "tools/call" and held is None:
-        held = message
-    elif message["method"] == "tools/call":
-        token = held["params"]["_meta"]["progressToken"]
-        say(method="notifications/progress", params={"progressToken": token, "progress": 1})
-        say(id=held["id"], result={"content": [{"type": "text", "text": "too late"}]})
-        say(method="notifications/progress", params={"progressToken": token, "progress": 2})
-        say(id=message["id"], result={"content": [{"type": "text", "text": "in time"}]})
-    elif "id" in message:
-        say(id=message["id"], error={"code": -32601, "message": "no"})
+first, second = take("tools/call"), take("tools/call")
+token = first["params"]["_meta"]["progressToken"]
+say(method="notifications/progress", params={"progressToken": token, "progress": 1})
+say(id=first["id"], result={"content": [{"type": "text", "text": "too late"}]})
+say(method="notifications/progress", params={"progressToken": token, "progress": 2})
+say(id=second["id"], result={"content": [{"type": "text", "text": "in time"}]})
+take()
 """
 
 
@@ -159,7 +142,7 @@ async def test_an_answer_and_progress_that_come_after_the_end_of_a_request_reach
     async def note(progress: float, total: float | None, message: str | None) -> None:
         told.append(progress)
 
-    async with connect([sys.executable, "-I", "-S", "-c", LATE], mode="legacy") as session:
+    async with connect(scripted_stdio(LATE), mode="legacy") as session:
         with pytest.raises(DeadlineError):
             await session.call_tool("x", timeout=0.2, on_progress=note)
         assert (await session.call_tool("x", on_progress=note)).text == "in time"
@@ -169,7 +152,6 @@ async def test_an_answer_and_progress_that_come_after_the_end_of_a_request_reach
 # --- streams -----------------------------------------------------------------------------------------
 
 
-@LISTENING
 @pytest.mark.requirement("MCP-10")
 async def test_a_stream_that_ends_before_its_answer_is_resumed_from_its_last_event() -> None:
     waiting: list[object] = []

@@ -131,7 +131,7 @@ async def conversation(
 ) -> AsyncIterator[tuple[Typist, list[Asked]]]:
     """A person at the prompt of `playhead chat`, whose model answers with `replies`; what it was asked.
 
-    Who has not left by the end of the block leaves in good order.
+    The end of the block types `/quit`, unless the process has ended.
     """
     async with (
         scripted_http(*replies) as (url, asked),

@@ -32,7 +32,7 @@ from playhead.servers.audio.audio_server import open_audio_server
 from tests.servers.loopback import tcp_server
 from tests.servers.served_websocket import served_websocket
 from tests.snippets import DOCS, FENCED, run_snippet, snippet
-from tests.unit.adapters.test_wyoming import Speaker, serving
+from tests.unit.adapters.test_wyoming import Speaker
 from tests.unit.adapters.test_xiaozhi import connected
 
 DATA = Path(__file__).parents[1] / "data"
@@ -116,7 +116,7 @@ async def test_a_client_without_a_library_lists_the_tools() -> None:
 async def test_a_wyoming_satellite_plays() -> None:
     speaker = Speaker()
     result = SimpleNamespace(media=[FileMedia(DATA / "chord.wav")])
-    async with serving(speaker) as port:
+    async with tcp_server(speaker.serve) as port:
         code = snippet("voice-stacks.md", "WyomingSink")
         code = code.replace('"satellite.local", 10700', f'"127.0.0.1", {port}')
         await run_snippet(code, {"WyomingSink": WyomingSink, "Player": Player, "result": result})

@@ -37,11 +37,6 @@ async def test_a_flood_of_requests_under_one_id_is_stopped_at_the_limit() -> Non
             assert caught.value.limit == "server_requests"
 
 
-# Left early, an event stream leaves the generators of the HTTP library to the garbage collector.
-LEFT_EARLY = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@LEFT_EARLY
 async def test_a_flood_of_requests_over_http_is_stopped_at_the_limit() -> None:
     async def greet(exchange: Exchange) -> bool:
         if exchange.verb == "GET":

@@ -49,7 +49,7 @@ class Road:
         self.is_free.set()
 
     def kill(self, *, for_good: bool = False) -> None:
-        """From now on the connections that are open are dead. New ones are not, unless it is `for_good`."""
+        """Let the open connections carry nothing from now on; with `for_good`, new ones too."""
         self._dead = range(1 << 30 if for_good else self.connections + 1)
 
     async def block(self, seconds: float) -> None:

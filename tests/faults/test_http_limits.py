@@ -37,11 +37,6 @@ async def nested(exchange: Exchange) -> None:
     await exchange.result(result)
 
 
-@pytest.mark.filterwarnings(
-    # The HTTP libraries chain generators, and closing the outer leaves the inner to trio's collector.
-    "ignore:Async generator 'httpcore2:ResourceWarning",
-    "ignore:Async generator 'httpx2:ResourceWarning",
-)
 @pytest.mark.parametrize(
     ("answer", "limit"),
     [

@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 async def context():
     try:
         yield
-    except BaseException as error:
+    except BaseException as error:  # the test asserts its type, Cancelled among them
         print("context:", type(error).__name__, flush=True)
         raise
 
@@ -34,7 +34,7 @@ async def wait():
     print("ready", flush=True)
     try:
         await trio.sleep_forever()
-    except BaseException as error:
+    except BaseException as error:  # the test asserts its type, Cancelled among them
         print("call:", type(error).__name__, flush=True)
         raise
 

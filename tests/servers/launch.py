@@ -64,7 +64,7 @@ async def _start(command: Sequence[str]) -> tuple[trio.Process, str]:
     process = await _open(command)
     try:
         return process, await _first_line(process)
-    except BaseException:
+    except BaseException:  # cancelled, or without a line: nobody else would end the process
         process.kill()
         raise
 

@@ -257,7 +257,7 @@ class MoodyResource:
             else:
                 await self._wait()
             answer, kind = await self._decide(start, end, number)
-        except BaseException:
+        except BaseException:  # cancelled: the read stays in the log
             entry.detail = "abandoned by the client"
             self.on_answered(entry)
             raise

@@ -28,10 +28,11 @@ from mcp.shared.uri_template import UriTemplate
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 
-from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.http import base_url
 from playhead.servers.websocket import websocket_endpoint
 from tests.servers.behaviours import BEHAVIOURS, Blob, Once, Script
 from tests.servers.http_faults import App, FaultyApp
+from tests.servers.loopback import app_server
 from tests.servers.payload import FilePayload, Payload
 from tests.servers.wave import wave_header
 
@@ -146,22 +147,17 @@ class PagesServer:
             await self.server.run(read, write, self.server.create_initialization_options())
 
     async def run_ws(self) -> None:
-        sock = bind("127.0.0.1", self.options.port)
-        app = Starlette(routes=[WebSocketRoute("/mcp", websocket_endpoint(self.server))])
-        async with trio.open_nursery() as nursery:
-            await nursery.start(serve_app, app, sock)
-            print(base_url(sock, scheme="ws") + "/mcp", flush=True)
-            await trio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
-            os._exit(0)
+        await self._run(Starlette(routes=[WebSocketRoute("/mcp", websocket_endpoint(self.server))]), "ws")
 
     async def run_http(self) -> None:
         app = cast(App, self.server.streamable_http_app(json_response=not self.options.sse))
         if fault := HTTP_FAULTS.get(self.options.behaviour):
             app = FaultyApp(app=app, fault=fault)
-        sock = bind("127.0.0.1", self.options.port)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(serve_app, app, sock)
-            print(base_url(sock) + "/mcp", flush=True)
+        await self._run(app, "http")
+
+    async def _run(self, app: App, scheme: str) -> None:
+        async with app_server(app, port=self.options.port) as sock:
+            print(base_url(sock, scheme=scheme) + "/mcp", flush=True)
             await trio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
             # Nobody is left to answer: no grace, no waiting for connections.
             os._exit(0)

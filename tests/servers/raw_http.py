@@ -57,9 +57,9 @@ class Exchange:
         head = f"HTTP/1.1 200 X\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n"
         await self.stream.send_all(head.encode())
 
-    async def chunk(self, data: bytes, *, last: bool = False) -> None:
-        end = b"0\r\n\r\n" if last else b""
-        await self.stream.send_all(b"%x\r\n%s\r\n" % (len(data), data) + end)
+    async def chunk(self, data: bytes = b"", *, last: bool = False) -> None:
+        piece = b"%x\r\n%s\r\n" % (len(data), data) if data else b""
+        await self.stream.send_all(piece + (b"0\r\n\r\n" if last else b""))
 
     async def hang_up(self) -> None:
         self.closed = True

@@ -12,7 +12,8 @@ import trio
 from trio_websocket import open_websocket_url
 
 from playhead.concurrency import unwrap_exception_group
-from tests.unit.adapters.test_wyoming import Speaker, serving
+from tests.servers.loopback import tcp_server
+from tests.unit.adapters.test_wyoming import Speaker
 from tests.unit.adapters.test_xiaozhi import HELLO, Device
 from tests.wheels.environments import HANG_SECONDS, Environment
 
@@ -41,7 +42,7 @@ def wyoming_speaker(environment: Environment, program: Path) -> None:
 
 async def a_satellite_hears_music(environment: Environment, program: Path) -> None:
     speaker = Speaker()
-    async with serving(speaker) as port, running(environment, program, "127.0.0.1", str(port)):
+    async with tcp_server(speaker.serve) as port, running(environment, program, "127.0.0.1", str(port)):
         with trio.fail_after(HANG_SECONDS):
             await speaker.tenth_chunk.wait()
     assert speaker.kinds[:3] == ["describe", "audio-start", "audio-chunk"]

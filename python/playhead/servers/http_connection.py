@@ -124,9 +124,9 @@ class HttpConnection:
         self._served = served
         self._stream = stream
         self._addresses = {"client": sock.getpeername()[:2], "server": sock.getsockname()[:2]}
-        self.options = served.options
-        self.wire = Wire(stream, served.options.send_seconds)
-        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self._options = served.options
+        self._wire = Wire(stream, served.options.send_seconds)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._idle = trio.CancelScope()
         """Around the wait for a request's first byte."""
         self._answering = trio.CancelScope()
@@ -152,7 +152,7 @@ class HttpConnection:
             self._answering.cancel()
 
     async def _run(self) -> None:
-        deadline = trio.current_time() + self.options.head_seconds
+        deadline = trio.current_time() + self._options.head_seconds
         if isinstance(self._stream, trio.SSLStream):
             with trio.move_on_at(deadline) as handshake:
                 await self._stream.do_handshake()
@@ -162,55 +162,55 @@ class HttpConnection:
             request = await self._next_request(deadline, head_deadline=deadline)
             while request is not None:
                 await self._answer(request)
-                if self.http.our_state is not h11.DONE or self.http.their_state is not h11.DONE:
+                if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                     return
-                self.http.start_next_cycle()
-                request = await self._next_request(trio.current_time() + self.options.keep_alive_seconds)
+                self._http.start_next_cycle()
+                request = await self._next_request(trio.current_time() + self._options.keep_alive_seconds)
         except h11.RemoteProtocolError as error:
-            if self.http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                await self.refuse(error.error_status_hint, str(error))
+            if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                await self._refuse(error.error_status_hint, str(error))
 
     async def _next_request(
         self, deadline: float, *, head_deadline: float | None = None
     ) -> h11.Request | None:
-        if not self.http.trailing_data[0]:
+        if not self._http.trailing_data[0]:
             if self._served.closing:
                 return None
             data = None
             with trio.CancelScope() as self._idle:
-                data = await self.wire.receive(deadline)
+                data = await self._wire.receive(deadline)
             if not data:
                 return None
-            self.http.receive_data(data)
+            self._http.receive_data(data)
         try:
-            event = await self._event(head_deadline or trio.current_time() + self.options.head_seconds)
+            event = await self._event(head_deadline or trio.current_time() + self._options.head_seconds)
         except trio.TooSlowError:
             return None
         return event if isinstance(event, h11.Request) else None
 
     async def _event(self, deadline: float) -> object:
-        while (event := self.http.next_event()) is h11.NEED_DATA:
-            if self.http.they_are_waiting_for_100_continue:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            if self._http.they_are_waiting_for_100_continue:
                 proceed = h11.InformationalResponse(status_code=100, headers=[])
-                await self.wire.send(self.http.send(proceed) or b"")
-            data = await self.wire.receive(deadline)
+                await self._wire.send(self._http.send(proceed) or b"")
+            data = await self._wire.receive(deadline)
             if data is None:
                 raise trio.TooSlowError
-            self.http.receive_data(data)
+            self._http.receive_data(data)
         return event
 
     async def _body(self) -> bytes | None:
         """The body of the current request; None if it was refused."""
-        options, body = self.options, bytearray()
+        options, body = self._options, bytearray()
         deadline = trio.current_time() + options.body_seconds
         try:
             while isinstance(event := await self._event(deadline), h11.Data):
                 body += event.data
                 if len(body) > options.body_bytes:
-                    await self.refuse(413, f"the body has more than {options.body_bytes} bytes")
+                    await self._refuse(413, f"the body has more than {options.body_bytes} bytes")
                     return None
         except trio.TooSlowError:
-            await self.refuse(408, f"the body was not complete after {options.body_seconds:g} s")
+            await self._refuse(408, f"the body was not complete after {options.body_seconds:g} s")
             return None
         return bytes(body)
 
@@ -244,7 +244,7 @@ class HttpConnection:
                 self._has_events = True
                 if self._served.closing:  # the request may have arrived just before
                     self._answering.cancel()
-            await self.send_response(message)
+            await self._send_response(message)
 
         async with trio.open_nursery() as nursery:
             self._answering = nursery.cancel_scope
@@ -257,62 +257,62 @@ class HttpConnection:
             nursery.cancel_scope.cancel()
         if gone.is_set():
             return
-        if self.http.our_state is h11.SEND_RESPONSE:
-            await self.refuse(500, "the server failed at this request")
-        elif self._has_events and self.http.our_state is h11.SEND_BODY and self._served.closing:
-            await self.send_response({"type": "http.response.body"})
+        if self._http.our_state is h11.SEND_RESPONSE:
+            await self._refuse(500, "the server failed at this request")
+        elif self._has_events and self._http.our_state is h11.SEND_BODY and self._served.closing:
+            await self._send_response({"type": "http.response.body"})
 
     async def _upgrade(self, request: h11.Request) -> None:
         handshake = H11Handshake(ConnectionType.SERVER)
         try:
             handshake.initiate_upgrade_connection(list(request.headers), request.target.decode("ascii"))
         except (RemoteProtocolError, h11.ProtocolError, UnicodeError) as error:
-            await self.refuse(400, f"the WebSocket handshake is invalid: {error}")
+            await self._refuse(400, f"the WebSocket handshake is invalid: {error}")
             return
         (offer,) = handshake.events()
         assert isinstance(offer, Request)
 
         async def accept(message: Message) -> bytes:
-            received = self.http.trailing_data[0]  # frames right behind the head
+            received = self._http.trailing_data[0]  # frames right behind the head
             answer = AcceptConnection(
                 subprotocol=message.get("subprotocol"), extra_headers=list(message.get("headers", []))
             )
-            await self.wire.send(handshake.send(answer))
+            await self._wire.send(handshake.send(answer))
             return received
 
         async def send(message: Message) -> None:
             match message["type"]:
                 case "websocket.http.response.start" | "websocket.http.response.body":
-                    await self.send_response(message)
+                    await self._send_response(message)
                 case "websocket.close" if not websocket.is_accepted:
-                    await self.refuse(403, "the WebSocket was not accepted")
+                    await self._refuse(403, "the WebSocket was not accepted")
                 case _:
                     await websocket.send(message)
 
         websocket = FramedWebSocket(
-            self.wire,
+            self._wire,
             self._served.slots,
             role=ConnectionType.SERVER,
-            closing_seconds=self.options.closing_seconds,
+            closing_seconds=self._options.closing_seconds,
             accept=accept,
         )
         scope = {**self._scope(request, "websocket"), "subprotocols": offer.subprotocols}
         await run_app(self._served.app, scope, websocket.receive, send, lambda: websocket.closed is not None)
-        if not websocket.is_accepted and self.http.our_state is h11.SEND_RESPONSE:
-            await self.refuse(500, "the server failed at this request")
+        if not websocket.is_accepted and self._http.our_state is h11.SEND_RESPONSE:
+            await self._refuse(500, "the server failed at this request")
         await websocket.finish()
 
     async def _watch(self, gone: trio.Event, scope: trio.CancelScope) -> None:
         """Notice that the client leaves while its request is answered."""
-        while len(self.http.trailing_data[0]) <= RECEIVE_BYTES:
-            data = await self.wire.receive(math.inf) or b""
-            self.http.receive_data(data)
+        while len(self._http.trailing_data[0]) <= RECEIVE_BYTES:
+            data = await self._wire.receive(math.inf) or b""
+            self._http.receive_data(data)
             if not data:
                 gone.set()
-                scope.deadline = trio.current_time() + self.options.closing_seconds
+                scope.deadline = trio.current_time() + self._options.closing_seconds
                 return
 
-    async def send_response(self, message: Message) -> None:
+    async def _send_response(self, message: Message) -> None:
         """Send a message of type `http.response.start` or `http.response.body`."""
         if message["type"].endswith("response.start"):
             headers = {name.lower(): value for name, value in message.get("headers", [])}
@@ -332,14 +332,14 @@ class HttpConnection:
             if not message.get("more_body", False):
                 self._put(h11.EndOfMessage())
         unsent, self._unsent = b"".join(self._unsent), []
-        await self.wire.send(unsent)
+        await self._wire.send(unsent)
         if message.get("more_body", False):
             await trio.lowlevel.checkpoint()  # a stream to a fast client lets others have their turn
 
     def _put(self, event: h11.Event) -> None:
-        self._unsent += self.http.send_with_data_passthrough(event) or []
+        self._unsent += self._http.send_with_data_passthrough(event) or []
 
-    async def refuse(self, status: int, reason: str) -> None:
+    async def _refuse(self, status: int, reason: str) -> None:
         """Answer in place of the application. The connection cannot be used after it, and is drained."""
         body = f"{reason}\n".encode()
         headers = [
@@ -347,9 +347,9 @@ class HttpConnection:
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]
-        await self.send_response({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send_response({"type": "http.response.body", "body": body})
-        await self.wire.linger(self.options.closing_seconds)
+        await self._send_response({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send_response({"type": "http.response.body", "body": body})
+        await self._wire.linger(self._options.closing_seconds)
 
     def _scope(self, request: h11.Request, kind: str) -> dict[str, Any]:
         path, _, query = request.target.partition(b"?")

@@ -14,7 +14,7 @@ from playhead.limits import KIB
 SEND_BYTES: Final = 64 * KIB
 """The piece of an answer that has `HttpServerOptions.send_seconds`."""
 RECEIVE_BYTES: Final = 16 * KIB
-"""Read at once."""
+"""The most that one read takes."""
 
 
 class ClientGoneError(ConnectionError):

@@ -24,7 +24,7 @@ _MODELS: dict[ModelName, tuple[Callable[..., HttpModel], str, str, Any]] = {
     "gemini-without-ids": (GeminiModel, "gemini-2.5-flash", "/v1beta", gemini),
     "compatible": (CompatibleModel, "llama", "/v1", openai_chat),
 }
-"""For each its class, its name at the provider, the path of its base URL, and the wire of its server."""
+"""The class of each, its name at the provider, the path of its base URL, and the wire of its server."""
 
 
 def model_at(name: ModelName, url: str, **more: Any) -> HttpModel:

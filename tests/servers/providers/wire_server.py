@@ -19,6 +19,7 @@ from typing import Any
 import h11
 import trio
 
+from tests.servers.loopback import tcp_server
 from tests.servers.providers import anthropic, gemini, openai_chat, openai_responses
 from tests.servers.providers.script import Broken, Frame, Hold, ProviderName, Refuse, Reply
 
@@ -103,12 +104,9 @@ class WireServer:
 @asynccontextmanager
 async def wire_server(script: Iterable[Reply | Refuse]) -> AsyncIterator[WireServer]:
     """Serve `script` until the block is left."""
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        server = WireServer(script, listeners[0].socket.getsockname()[1])
-        nursery.start_soon(trio.serve_listeners, server.serve, listeners)
+    async with tcp_server(lambda stream: server.serve(stream)) as port:
+        server = WireServer(script, port)
         yield server
-        nursery.cancel_scope.cancel()
 
 
 class _Wire:

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from playhead.errors import ConnectionLostError, ProtocolError
 from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
 from playhead.testing.sinks import buffer_of, tone
+from tests.servers.loopback import tcp_server
 
 SPEECH = PcmFormat(rate_hz=16_000, channels=1)
 PIPER = PcmFormat(rate_hz=22_050, channels=1)
@@ -85,18 +84,9 @@ class Speaker:
             self.ended.set()
 
 
-@asynccontextmanager
-async def serving(speaker: Speaker) -> AsyncIterator[int]:
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, speaker.serve, listeners)
-        yield listeners[0].socket.getsockname()[1]
-        nursery.cancel_scope.cancel()
-
-
 async def test_the_service_hears_the_samples_of_the_source_between_start_and_stop() -> None:
     speaker, pcm = Speaker(), tone(SPEECH, frames=3 * 960)
-    async with serving(speaker) as port:
+    async with tcp_server(speaker.serve) as port:
         await WyomingSink("127.0.0.1", port).play(PcmSequence(buffer_of(pcm, SPEECH)))
     assert speaker.kinds == ["audio-start", "audio-chunk", "audio-chunk", "audio-chunk", "audio-stop"]
     assert speaker.pcm == pcm
@@ -109,7 +99,7 @@ async def test_the_service_hears_the_samples_of_the_source_between_start_and_sto
 
 async def test_the_service_is_asked_for_its_format() -> None:
     speaker, pcm = Speaker(), tone(PIPER, frames=2 * 1323)
-    async with serving(speaker) as port:
+    async with tcp_server(speaker.serve) as port:
         sink = await WyomingSink.discover("127.0.0.1", port)
         await sink.play(PcmSequence(buffer_of(pcm, PIPER)))
     assert speaker.kinds == ["describe", "audio-start", "audio-chunk", "audio-chunk", "audio-stop"]
@@ -120,7 +110,7 @@ async def test_the_service_is_asked_for_its_format() -> None:
 async def test_without_a_format_of_16_bits_it_is_the_usual_one() -> None:
     text = b'{"snd": [{"snd_format": {"rate": 22050, "width": 4, "channels": 1}}]}'
     speaker = Speaker(info=b'{"type": "info", "data_length": %d}\n' % len(text) + text)
-    async with serving(speaker) as port:
+    async with tcp_server(speaker.serve) as port:
         sink = await WyomingSink.discover("127.0.0.1", port)
         await sink.play(PcmSequence(buffer_of(tone(SPEECH, frames=960), SPEECH)))
     assert speaker.events[1][1]["rate"] == 16000
@@ -128,7 +118,7 @@ async def test_without_a_format_of_16_bits_it_is_the_usual_one() -> None:
 
 async def test_a_stop_ends_the_audio_and_the_connection() -> None:
     speaker = Speaker()
-    async with serving(speaker) as port, trio.open_nursery() as nursery:
+    async with tcp_server(speaker.serve) as port, trio.open_nursery() as nursery:
         nursery.start_soon(WyomingSink("127.0.0.1", port).play, PcmSequence(long_tone()))
         await speaker.started.wait()
         nursery.cancel_scope.cancel()
@@ -143,7 +133,7 @@ async def test_a_service_that_closes_the_connection_fails_the_item() -> None:
 
     speaker = Speaker()
     speaker.serve = hang_up  # type: ignore[method-assign]
-    async with serving(speaker) as port:
+    async with tcp_server(speaker.serve) as port:
         with pytest.raises(ConnectionLostError, match="closed the connection"):
             await WyomingSink("127.0.0.1", port).play(PcmSequence(long_tone()))
 
@@ -161,6 +151,6 @@ async def test_a_service_that_closes_the_connection_fails_the_item() -> None:
     ],
 )
 async def test_an_invalid_event_is_refused_in_bounded_memory(answer: bytes) -> None:
-    async with serving(Speaker(info=answer)) as port:
+    async with tcp_server(Speaker(info=answer).serve) as port:
         with pytest.raises(ProtocolError, match="Wyoming event"):
             await WyomingSink.discover("127.0.0.1", port)

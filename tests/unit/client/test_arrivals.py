@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from playhead.client.session.arrivals import Arrivals
 from playhead.stream.reader import open_forms
 from playhead.stream.strategies import ResourceRequest
 from tests.servers.raw_http import Exchange, raw_http
+from tests.servers.scripted_stdio import scripted_stdio
 
 PAGE = {"contents": [{"uri": "x:", "blob": "eHh4"}]}
 
@@ -61,28 +61,18 @@ async def test_over_http_only_the_bytes_of_this_answer_count(mock_clock: MockClo
 
 
 SLOW_SERVER = """
-import json, sys
-def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["method"] == "initialize":
-        version = message["params"]["protocolVersion"]
-        about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "slow", "version": "1"}}
-        say(id=message["id"], result={"protocolVersion": version, **about})
-    elif message["method"] == "resources/read":
-        held = message["id"]
-        sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":{"contents":[' % held)
-        sys.stdout.flush()
-    elif message["method"] == "test/go-on":
-        sys.stdout.write("]}}\\n")
-        say(id=message["id"], result={})
-    elif "id" in message:
-        say(id=message["id"], error={"code": -32601, "message": "no"})
+sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":{"contents":[' % take("resources/read")["id"])
+sys.stdout.flush()
+requests = map(json.loads, sys.stdin)  # until the answer is whole, none of them is refused
+go_on = next(request for request in requests if request["method"] == "test/go-on")
+sys.stdout.write("]}}\\n")
+say(id=go_on["id"], result={})
+take()
 """
 
 
 async def test_over_stdio_the_beginning_of_an_awaited_answer_counts(mock_clock: MockClock) -> None:
-    async with connect([sys.executable, "-c", SLOW_SERVER]) as connected:
+    async with connect(scripted_stdio(SLOW_SERVER)) as connected:
         arrivals = Arrivals()
         mock_clock.jump(100)
         began = trio.current_time()

@@ -23,12 +23,6 @@ from tests.servers.counted_http import counted_http
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.sample import FLAC, PIXEL, SAMPLE_COMMAND, WAVE, encoded, sample_server
 
-pytestmark = pytest.mark.filterwarnings(
-    # The SDK leaves an event stream at the answer; the libraries' inner generators go to trio's collector.
-    "ignore:Async generator 'httpcore2:ResourceWarning",
-    "ignore:Async generator 'httpx2:ResourceWarning",
-)
-
 
 async def check_mixed(result: CallResult) -> None:
     assert [type(item) for item in result.media] == [BytesMedia, BytesMedia, BytesMedia, ResourceMedia]

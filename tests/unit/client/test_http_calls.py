@@ -178,15 +178,8 @@ async def test_a_silent_read_is_cancelled_by_a_notification_in_the_old_revisions
 TEXT = {"content": [{"type": "text", "text": "done"}]}
 
 
-def event(exchange: Exchange, **members: object) -> str:
-    """A chunk of a body with one event."""
-    data = f"data: {json.dumps({'jsonrpc': '2.0', **members})}\n\n"
-    return f"{len(data):x}\r\n{data}\r\n"
-
-
-async def start_events(exchange: Exchange, headers: str = "") -> None:
-    head = f"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n{headers}\r\n"
-    await exchange.raw(head.encode())
+def event(**members: object) -> bytes:
+    return f"data: {json.dumps({'jsonrpc': '2.0', **members})}\n\n".encode()
 
 
 async def done(exchange: Exchange) -> None:
@@ -194,25 +187,25 @@ async def done(exchange: Exchange) -> None:
 
 
 async def done_in_events(exchange: Exchange) -> None:
-    await start_events(exchange)
+    await exchange.begin()
     progress = {"progressToken": exchange.message["params"]["_meta"]["progressToken"], "progress": 1}
-    await exchange.raw(event(exchange, method="notifications/progress", params=progress).encode())
-    await exchange.raw((event(exchange, id=exchange.message["id"], result=TEXT) + "0\r\n\r\n").encode())
+    await exchange.chunk(event(method="notifications/progress", params=progress))
+    await exchange.chunk(event(id=exchange.message["id"], result=TEXT), last=True)
 
 
 async def broken_events(exchange: Exchange) -> None:
-    await start_events(exchange)
-    await exchange.raw(event(exchange, method="notifications/message", params={"level": "info"}).encode())
+    await exchange.begin()
+    await exchange.chunk(event(method="notifications/message", params={"level": "info"}))
     await exchange.hang_up()
 
 
 async def ended_events(exchange: Exchange) -> None:
-    await start_events(exchange)
-    await exchange.raw(b"0\r\n\r\n")
+    await exchange.begin()
+    await exchange.chunk(last=True)
 
 
 async def silent_events(exchange: Exchange) -> None:
-    await start_events(exchange)
+    await exchange.begin()
     await trio.sleep_forever()
 
 
@@ -336,11 +329,11 @@ async def test_a_question_in_the_middle_of_a_call_is_answered() -> None:
     answered = trio.Event()
 
     async def ask(exchange: Exchange) -> None:
-        await start_events(exchange)
+        await exchange.begin()
         params = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
-        await exchange.raw(event(exchange, id=77, method="elicitation/create", params=params).encode())
+        await exchange.chunk(event(id=77, method="elicitation/create", params=params))
         await answered.wait()
-        await exchange.raw((event(exchange, id=exchange.message["id"], result=TEXT) + "0\r\n\r\n").encode())
+        await exchange.chunk(event(id=exchange.message["id"], result=TEXT), last=True)
 
     server = CallServer(ask)
 
@@ -374,7 +367,7 @@ async def test_a_call_waits_for_the_stream_of_the_server_that_may_ask_questions(
         if exchange.verb == "GET":
             await wait_all_tasks_blocked(0.05)
             order.append("stream")
-            await start_events(exchange)
+            await exchange.begin()
             await trio.sleep_forever()
         return await origin.handshake(exchange)
 
@@ -418,7 +411,7 @@ async def test_a_call_that_is_cancelled_anywhere_is_sent_once_and_cancelled_on_t
 
     async def until_left(exchange: Exchange) -> None:
         with suppress(trio.BrokenResourceError):
-            await start_events(exchange)
+            await exchange.begin()
             await exchange.stream.receive_some(1)
         if mode != "legacy":  # closing the connection is the cancellation
             server.cancelled.append(exchange.message["id"])

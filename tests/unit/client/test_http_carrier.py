@@ -118,31 +118,14 @@ def event(data: bytes, *fields: bytes, end: bytes = b"\n") -> bytes:
     return end.join([*fields, b"data: " + data, b"", b""])
 
 
-class Stream:
-    """An answer of events, in chunks."""
-
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
-
-    async def begin(self) -> None:
-        await self._asked.raw(
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
-            b"transfer-encoding: chunked\r\n\r\n"
-        )
-
-    async def send(self, data: bytes) -> None:
-        await self._asked.raw(b"%x\r\n%b\r\n" % (len(data), data))
-
-    async def end(self) -> None:
-        await self._asked.raw(b"0\r\n\r\n")
+EVENTS = "text/event-stream; charset=utf-8"
 
 
 async def stream(asked: Asked, *chunks: bytes) -> None:
-    body = Stream(asked)
-    await body.begin()
+    await asked.begin(EVENTS)
     for chunk in chunks:
-        await body.send(chunk)
-    await body.end()
+        await asked.chunk(chunk)
+    await asked.chunk(last=True)
 
 
 # --- answers -----------------------------------------------------------------------------------------
@@ -192,11 +175,10 @@ async def test_a_large_event_arrives_in_any_pieces(chunk_bytes: int) -> None:
 
 async def test_17_a_hundred_answers_in_events_use_one_connection() -> None:
     async def handle(asked: Asked) -> None:
-        body = Stream(asked)
-        await body.begin()
-        await body.send(event(answer(asked.message["id"])))
+        await asked.begin(EVENTS)
+        await asked.chunk(event(answer(asked.message["id"])))
         await trio.testing.wait_all_tasks_blocked()  # the client has the answer, and the stream is open
-        await body.end()
+        await asked.chunk(last=True)
 
     async with served(handle) as server, talking(server.url) as talk:
         for _ in range(100):
@@ -207,9 +189,8 @@ async def test_17_a_hundred_answers_in_events_use_one_connection() -> None:
 
 async def test_a_stream_left_open_after_its_answer_delays_nobody(autojump_clock: MockClock) -> None:
     async def handle(asked: Asked) -> None:
-        body = Stream(asked)
-        await body.begin()
-        await body.send(event(answer(asked.message["id"])))
+        await asked.begin(EVENTS)
+        await asked.chunk(event(answer(asked.message["id"])))
         await trio.sleep_forever()
 
     async with served(handle) as server, talking(server.url) as talk:
@@ -346,14 +327,13 @@ async def test_comments_and_other_messages_are_no_sign_of_life_and_bytes_of_the_
     go_on = trio.Event()
 
     async def handle(asked: Asked) -> None:
-        body = Stream(asked)
-        await body.begin()
-        await body.send(b": ping\n\n")
-        await body.send(event(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'))
-        await body.send(b'data: {"jsonrpc":"2.0","method":"notifications/message","par')
+        await asked.begin(EVENTS)
+        await asked.chunk(b": ping\n\n")
+        await asked.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'))
+        await asked.chunk(b'data: {"jsonrpc":"2.0","method":"notifications/message","par')
         await trio.testing.wait_all_tasks_blocked()
         silent.append(list(talk.notes.signs_of_life))
-        await body.send(b'ams":{}}\n\n')
+        await asked.chunk(b'ams":{}}\n\n')
         last = b'"x":"%b"},"jsonrpc":"2.0","id":%d}' % (b"a" * 1000, asked.message["id"])
         data = (
             b'data: {"result":{' + last
@@ -361,11 +341,11 @@ async def test_comments_and_other_messages_are_no_sign_of_life_and_bytes_of_the_
             else event(answer(asked.message["id"], x="a" * 1000))
         )
         for at in range(0, len(data), 300):
-            await body.send(data[at : at + 300])
+            await asked.chunk(data[at : at + 300])
             await trio.testing.wait_all_tasks_blocked()
-        await body.send(b"\n\n")
+        await asked.chunk(b"\n\n")
         go_on.set()
-        await body.end()
+        await asked.chunk(last=True)
 
     for last in (False, True):
         silent: list[list[Any]] = []
@@ -380,9 +360,8 @@ async def test_comments_and_other_messages_are_no_sign_of_life_and_bytes_of_the_
 
 
 async def broken_stream(asked: Asked) -> None:
-    body = Stream(asked)
-    await body.begin()
-    await body.send(b"data: {")
+    await asked.begin(EVENTS)
+    await asked.chunk(b"data: {")
     await asked.hang_up()
 
 
@@ -692,7 +671,7 @@ async def test_15_the_first_call_waits_for_the_stream_a_second_at_most_if_told_t
         elif asked.verb == "GET":
             if opens:
                 await trio.sleep(0.3)
-                await Stream(asked).begin()
+                await asked.begin(EVENTS)
             await trio.sleep_forever()
         else:
             await asked.body(b"")

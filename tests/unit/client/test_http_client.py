@@ -20,6 +20,7 @@ from mcp.client.auth import OAuthFlowError
 from playhead.client.transports.http_client import HttpClient, HttpRequest, HttpResponse, within_origin
 from playhead.errors import AccessDeniedError, LimitError
 from playhead.web_address import WebAddress
+from tests.servers.loopback import tcp_server
 
 MIB = 1024 * 1024
 
@@ -85,12 +86,9 @@ async def origin(handler: Handler) -> AsyncIterator[Origin]:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return
 
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        served.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
-        nursery.start_soon(trio.serve_listeners, serve, listeners)
+    async with tcp_server(serve) as port:
+        served.url = f"http://127.0.0.1:{port}"
         yield served
-        nursery.cancel_scope.cancel()
 
 
 def get(url: str) -> HttpRequest:
@@ -246,12 +244,8 @@ async def test_a_post_is_one_write() -> None:
         received.append(await stream.receive_some())
         await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
 
-    async with trio.open_nursery() as nursery, HttpClient() as client:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, serve, listeners)
-        url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
-        await whole(await client.send(post(url, b"{}")))
-        nursery.cancel_scope.cancel()
+    async with tcp_server(serve) as port, HttpClient() as client:
+        await whole(await client.send(post(f"http://127.0.0.1:{port}/mcp", b"{}")))
     assert received[0].startswith(b"POST /mcp HTTP/1.1\r\n")
     assert received[0].endswith(b"content-length: 2\r\n\r\n{}")
 

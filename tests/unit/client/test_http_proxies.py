@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
 import httpcore2
@@ -22,6 +22,7 @@ from playhead.client.transports.http_errors import connection_error
 from playhead.client.transports.http_proxies import Proxies, environment_proxies
 from playhead.errors import ConfigError
 from playhead.web_address import WebAddress
+from tests.servers.loopback import tcp_server
 from tests.servers.raw_http import Exchange, raw_http
 
 ENTRIES = [
@@ -153,16 +154,13 @@ async def proxy_to(port: int) -> AsyncIterator[Proxy]:
                 await pump(origin, stream)
                 nursery.cancel_scope.cancel()
 
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        proxy.port = listeners[0].socket.getsockname()[1]
-        nursery.start_soon(trio.serve_listeners, serve, listeners)
+    async with tcp_server(serve) as proxy.port:
         yield proxy
-        nursery.cancel_scope.cancel()
 
 
-@asynccontextmanager
-async def origin(tls: ssl.SSLContext | None) -> AsyncIterator[int]:
+def origin(tls: ssl.SSLContext | None) -> AbstractAsyncContextManager[int]:
+    """The port of an origin that answers `here` to every request."""
+
     async def serve(stream: trio.SocketStream) -> None:
         talk: trio.abc.Stream = (
             stream if tls is None else trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
@@ -180,11 +178,7 @@ async def origin(tls: ssl.SSLContext | None) -> AsyncIterator[int]:
             head = b""
             await talk.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhere")
 
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, serve, listeners)
-        yield listeners[0].socket.getsockname()[1]
-        nursery.cancel_scope.cancel()
+    return tcp_server(serve)
 
 
 async def fetch(client: HttpClient, url: str) -> bytes:

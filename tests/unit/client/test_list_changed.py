@@ -30,12 +30,6 @@ from tests.servers.counted_http import counted_http
 from tests.servers.raw_http import Exchange, Handler, raw_http
 from tests.servers.sample import SAMPLE_COMMAND, sample_server
 
-pytestmark = pytest.mark.filterwarnings(
-    # The SDK leaves an event stream at the answer; the libraries' inner generators go to trio's collector.
-    "ignore:Async generator 'httpcore2:ResourceWarning",
-    "ignore:Async generator 'httpx2:ResourceWarning",
-)
-
 MODES = ["auto", "legacy", "2026-07-28"]
 PLACES = ["process", "http", "memory"]
 PATIENCE = 20.0

@@ -26,9 +26,10 @@ from playhead.errors import (
     UsageError,
 )
 from playhead.limits import Limits
-from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.http import base_url
 from playhead.stream.source import Playable
 from playhead.stream.strategies import ResourceRequest
+from tests.servers.loopback import app_server
 from tests.servers.raw_http import Exchange, raw_http
 
 MODES = ["auto", "legacy", "2026-07-28"]
@@ -294,11 +295,8 @@ async def origin() -> AsyncIterator[str]:
         await send({"type": "http.response.start", "status": 206 if part else 416, "headers": headers})
         await send({"type": "http.response.body", "body": part})
 
-    sock = bind("127.0.0.1", 0)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(serve_app, app, sock)
+    async with app_server(app) as sock:
         yield base_url(sock)
-        nursery.cancel_scope.cancel()
 
 
 async def answer_nothing(exchange: Exchange) -> None:

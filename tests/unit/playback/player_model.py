@@ -385,7 +385,7 @@ def explore(script: Script, *, operations: int, real_time: bool) -> Found:
                 found.interleavings += 1
                 try:
                     states = run(partial(follow, script, trial, real_time=real_time))
-                except BaseException as error:
+                except BaseException as error:  # of any type: the note says how to repeat it
                     error.add_note(f"script {script}, real_time {real_time}, steps {trial}")
                     raise
                 state = states[-1]
@@ -439,7 +439,7 @@ def schedule(seed: int) -> None:
     try:
         with without_threads():
             run(partial(wander, seed))
-    except BaseException as error:
+    except BaseException as error:  # of any type: the note says how to repeat it
         error.add_note(f"seed {seed}")
         raise
     finally:

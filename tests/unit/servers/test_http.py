@@ -22,6 +22,7 @@ from playhead.errors import UsageError
 from playhead.servers.http import bind, serve_app
 from playhead.servers.http_connection import HttpServerOptions
 from playhead.servers.serving import Shutdown
+from tests.servers.loopback import app_server
 
 
 async def text(request: Request) -> Response:
@@ -70,15 +71,10 @@ APP = Starlette(
 async def served(
     app: ASGIApp = APP, *, shutdown: Shutdown | None = None, options: HttpServerOptions | None = None
 ) -> AsyncIterator[int]:
-    sock = bind("127.0.0.1", 0)
-    run = partial(
-        serve_app, app, sock, shutdown=shutdown, options=options or HttpServerOptions(closing_seconds=0.1)
-    )
+    options = options or HttpServerOptions(closing_seconds=0.1)
     with trio.fail_after(20):
-        async with trio.open_nursery() as nursery:
-            await nursery.start(run)
+        async with app_server(app, shutdown=shutdown, options=options) as sock:
             yield sock.getsockname()[1]
-            nursery.cancel_scope.cancel()
 
 
 class Client:

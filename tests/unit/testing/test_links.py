@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock, memory_stream_pair
 
 from playhead.testing.links import Link, TokenBucket, carry, slow_command, slow_tcp
+from tests.servers.loopback import tcp_server
 
 RATE = 1_250_000.0
 """10 Mbit/s."""
@@ -92,21 +93,17 @@ async def test_a_tcp_proxy_carries_both_ways_and_passes_the_end_on() -> None:
         async for chunk in stream:
             await stream.send_all(chunk)
 
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, echo, listeners)
-        port = listeners[0].socket.getsockname()[1]
-        async with (
-            slow_tcp(Link(), host="127.0.0.1", port=port) as proxy_port,
-            await trio.open_tcp_stream("127.0.0.1", proxy_port) as stream,
-        ):
-            await stream.send_all(b"played back")
-            await stream.send_eof()
-            got = bytearray()
-            with trio.fail_after(10):
-                async for chunk in stream:
-                    got += chunk
-        nursery.cancel_scope.cancel()
+    async with (
+        tcp_server(echo) as port,
+        slow_tcp(Link(), host="127.0.0.1", port=port) as proxy_port,
+        await trio.open_tcp_stream("127.0.0.1", proxy_port) as stream,
+    ):
+        await stream.send_all(b"played back")
+        await stream.send_eof()
+        got = bytearray()
+        with trio.fail_after(10):
+            async for chunk in stream:
+                got += chunk
     assert got == b"played back"
 
 
@@ -119,16 +116,15 @@ async def test_a_connection_that_its_client_resets_is_closed_on_the_servers_side
             await stream.receive_some()
         over.set()
 
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(trio.serve_tcp, serve, 0)
-        port = listeners[0].socket.getsockname()[1]
-        async with slow_tcp(Link(), host="127.0.0.1", port=port) as proxy_port:
-            client = await trio.open_tcp_stream("127.0.0.1", proxy_port)
-            assert await client.receive_some(1) == b"h"
-            await client.aclose()  # with bytes unread, which the kernel makes a reset
-            with trio.fail_after(5):
-                await over.wait()
-        nursery.cancel_scope.cancel()
+    async with (
+        tcp_server(serve) as port,
+        slow_tcp(Link(), host="127.0.0.1", port=port) as proxy_port,
+    ):
+        client = await trio.open_tcp_stream("127.0.0.1", proxy_port)
+        assert await client.receive_some(1) == b"h"
+        await client.aclose()  # with bytes unread, which the kernel makes a reset
+        with trio.fail_after(5):
+            await over.wait()
 
 
 async def test_a_command_behind_a_link_reads_and_writes_as_before_and_gives_its_status() -> None:

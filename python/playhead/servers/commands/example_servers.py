@@ -18,6 +18,7 @@ from playhead.servers.audio import AudioServerOptions, MixerKind, Transport
 from playhead.servers.template import TemplateServerOptions
 from playhead.servers.template import Transport as TemplateTransport
 
+Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)]
 WebOrigins = Annotated[
     list[str] | None,
     typer.Option("--web-origin", metavar="URL", help="Allow web pages of this origin; repeatable."),
@@ -87,9 +88,7 @@ def endpoint_of(dial: str | None) -> str | None:
 def audio(
     transport: Annotated[Transport, typer.Option(help="How clients connect.")] = "stdio",
     host: Annotated[str, typer.Option(help="Address to listen on (HTTP and WebSocket).")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)
-    ] = 3001,
+    port: Port = 3001,
     library: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory with music.")] = None,
     allow_origin: Annotated[
         list[str] | None,
@@ -132,9 +131,7 @@ def template(
         typer.Option(help="How clients connect; ws and http differ only in the printed URL."),
     ] = "ws",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)
-    ] = 8030,
+    port: Port = 8030,
     search_url: Annotated[
         str | None,
         typer.Option(

@@ -40,9 +40,8 @@ def validate(
         from playhead.servers.template.documents import find_departures, read_messages
 
         name = "stdin" if file == "-" else file
-        text = await trio.to_thread.run_sync(_text, file, abandon_on_cancel=True)
         try:
-            messages = read_messages(text)
+            messages = read_messages(await trio.to_thread.run_sync(_text, file, abandon_on_cancel=True))
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from None
         findings = await trio.to_thread.run_sync(find_departures, messages, abandon_on_cancel=True)
@@ -95,5 +94,4 @@ def _text(file: str) -> str:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        name = "stdin" if file == "-" else file
-        raise UsageError(f"{name}: byte {error.start}: expected UTF-8, got other bytes") from None
+        raise UsageError(f"byte {error.start}: expected UTF-8, got other bytes") from None

@@ -88,7 +88,7 @@ async def serve(
         async with open_template_server(options) as server:
             await serve_stdio(server, limits=options.limits, task_status=task_status)
         return
-    tls = await trio.to_thread.run_sync(tls_context, options.tls_certificate, options.tls_key)
+    tls = tls_context(options.tls_certificate, options.tls_key)
     with bind(options.host, options.port) as sock:
         url = base_url(sock, scheme="http" if tls is None else "https") + ENDPOINTS["mcp"]
         if options.transport == "ws":

@@ -17,7 +17,6 @@ from playhead.agent.conversation import (
     AssistantMessage,
     Attachment,
     Message,
-    Provider,
     Text,
     ToolMessage,
     ToolResult,
@@ -80,23 +79,7 @@ GEMINI: Final = MediaPolicy(
     items=100,  # far below the API's 3,600 images; the size limit applies first
 )
 TEXT_ONLY: Final = MediaPolicy()
-
-
-def policy_for(provider: Provider) -> MediaPolicy:
-    """Return the default policy. Prompt mode takes only text: its tags hold no attachments."""
-    match provider:
-        case "anthropic":
-            return ANTHROPIC
-        case "openai":
-            return OPENAI
-        case "openai-responses":
-            return OPENAI_RESPONSES
-        case "gemini":
-            return GEMINI
-        case "prompt":
-            return TEXT_ONLY
-        case _:
-            assert_never(provider)
+"""For a model that neither sees nor hears."""
 
 
 def fit_media(messages: Sequence[Message], policy: MediaPolicy) -> tuple[Message, ...]:

@@ -41,6 +41,7 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.models.attachments import OPENAI_RESPONSES, MediaPolicy, fit_media
 from playhead.agent.models.http_model import HttpModel
+from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
     UNNAMED,
     broke_off,
@@ -69,6 +70,7 @@ class OpenAIResponsesModel(HttpModel):
     _provider = "openai-responses"
     _default_url = OPENAI_URL
     _path = "/responses"
+    _default_media = OPENAI_RESPONSES
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:
         return encode(request, model=self._model, media=self._media)
@@ -203,13 +205,13 @@ def _output(result: ToolResult) -> str | list[dict[str, Any]]:
 
 
 def _without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _cleaned(value) for name, value in item.items() if value is not None}
+    return {name: _clean(value) for name, value in item.items() if value is not None}
 
 
-def _cleaned(value: Any) -> Any:
+def _clean(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _without_nulls(value)
-    return [_cleaned(item) for item in value] if isinstance(value, list) else value
+    return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
 # --- the reply ----------------------------------------------------------------------------------------------
@@ -228,8 +230,8 @@ class _Item:
     raw: Mapping[str, Any] | None = None
 
 
-class ResponsesDecoder:
-    """Decodes the events of one reply. No clock, no stream."""
+class ResponsesDecoder(ReplyDecoder):
+    """Decodes the events of one reply."""
 
     def __init__(self) -> None:
         self._items: dict[int, _Item] = {}
@@ -237,21 +239,7 @@ class ResponsesDecoder:
         self._last: Mapping[str, Any] | None = None
         """The response, from the event that ended it."""
 
-    @property
-    def ended(self) -> bool:
-        """The event that ends the response has arrived."""
-        return self._last is not None
-
-    @property
-    def complete(self) -> bool:
-        """The same: nothing follows that event."""
-        return self.ended
-
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
-        """Take an event. Raises `ModelError` if it reports a failure or is invalid for its type.
-
-        Unknown types are ignored: the API grows.
-        """
         match event.get("type"):
             case "response.output_item.added":
                 return self._add(_index(event), _mapping(event, "item"))
@@ -283,7 +271,7 @@ class ResponsesDecoder:
         return []
 
     def finish(self) -> list[ReplyPiece]:
-        """End the reply. Raises `ModelError` if the response has not ended."""
+        """Return the last piece. Raises `ModelError` if the response has not ended."""
         if self._last is None:
             raise ModelError(
                 "openai ended its stream without ending the reply: expected response.completed,"
@@ -352,6 +340,7 @@ class ResponsesDecoder:
 
     def _end(self, response: Mapping[str, Any]) -> list[ReplyPiece]:
         self._last = response
+        self.ended = self.complete = True  # nothing follows this event
         pieces: list[ReplyPiece] = []
         output = response.get("output")
         for index, raw in enumerate(output if isinstance(output, list) else []):

@@ -37,8 +37,8 @@ class LoadPlan:
     @classmethod
     def parse(cls, text: str) -> LoadPlan:
         """Parse `8x100`: 8 clients with 100 requests each. Raises `UsageError`."""
-        found = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text)
-        clients, requests = (int(found[1]), int(found[2])) if found else (0, 0)
+        match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text)
+        clients, requests = (int(match[1]), int(match[2])) if match else (0, 0)
         if not (0 < clients <= MOST_CLIENTS and 0 < requests <= MOST_REQUESTS):
             raise UsageError(
                 f"--load {text}: expected CLIENTSxREQUESTS such as 8x100, at most"
@@ -112,7 +112,7 @@ class Expectations:
 
 
 def load_expectations(path: Path) -> Expectations:
-    """The expectations in the file at `path`: JSON if its name ends in `.json`, else TOML.
+    """Read the expectations file at `path`: JSON if its name ends in `.json`, else TOML.
 
     Raises `ConfigError`, with the file and the key path.
     """
@@ -122,7 +122,7 @@ def load_expectations(path: Path) -> Expectations:
 
 
 def read_expectations(raw: object, *, where: str) -> Expectations:
-    """The same from a parsed file; `where` is its name in messages. Raises `ConfigError`."""
+    """Read the expectations from a parsed file; `where` is its name in messages. Raises `ConfigError`."""
     from playhead.config.document import check_values, place
     from playhead.config.tables import validate  # pydantic is slow to load
 
@@ -130,8 +130,8 @@ def read_expectations(raw: object, *, where: str) -> Expectations:
     if isinstance(raw, dict) and isinstance(raw.get("calls"), list):
         calls = [_without_nulls(call) if isinstance(call, dict) else call for call in raw["calls"]]
         raw = {**raw, "calls": calls}
-    found = validate(Expectations, raw, path=where)
-    for index, call in enumerate(found.calls):
+    expectations = validate(Expectations, raw, path=where)
+    for index, call in enumerate(expectations.calls):
         at = ("calls", index)
         if not call.tool:
             raise ConfigError(f"{place(where, at)}: the key 'tool' is empty; name the tool to call")
@@ -153,7 +153,7 @@ def read_expectations(raw: object, *, where: str) -> Expectations:
                     f"{place(where, (*at, 'patterns', number))}: expected a regular expression, got"
                     f" {pattern[:100]!r} ({error})"
                 ) from None
-    return found
+    return expectations
 
 
 def _without_nulls(call: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _without_nulls(call: dict[str, Any]) -> dict[str, Any]:
 # --- the draft -----------------------------------------------------------------------------------------
 
 _DRAFTED_CALLS: Final = 2
-"""Per tool: the least arguments and all of them, as a rule."""
+"""The calls per tool: the least arguments and all of them, as a rule."""
 _PATTERN_CHARS: Final = 60
 _LATENCY_FACTOR: Final = 10
 _HEAD: Final = """\
@@ -186,12 +186,12 @@ def draft_expectations(report: Report, *, as_json: bool = False) -> str:
     calls: dict[str, list[tuple[ExpectedCall, TestResult]]] = {name: [] for name in report.tools}
     for test in successful_requests(report.tests, "tools/call"):
         drafted = calls.setdefault(test.tool or "", [])
-        call = _drafted(test, as_json=as_json)
+        call = _draft_call(test, as_json=as_json)
         if call is not None and len(drafted) < _DRAFTED_CALLS:
             drafted.append((call, test))
     if as_json:
-        found = [_fields(call) for each in calls.values() for call, _ in each]
-        return json.dumps({"calls": found}, indent=2) + "\n"
+        drafts = [_fields(call) for each in calls.values() for call, _ in each]
+        return json.dumps({"calls": drafts}, indent=2) + "\n"
     parts = [_HEAD]
     for name, drafted in calls.items():
         parts += ["\n".join(_toml_call(call, test)) + "\n" for call, test in drafted]
@@ -200,7 +200,7 @@ def draft_expectations(report: Report, *, as_json: bool = False) -> str:
     return "\n".join(parts)
 
 
-def _drafted(test: TestResult, *, as_json: bool) -> ExpectedCall | None:
+def _draft_call(test: TestResult, *, as_json: bool) -> ExpectedCall | None:
     """Return the call of a successful test; None if a file can't represent its arguments."""
     assert isinstance(test.input, Mapping), "a successful request has complete parameters"
     arguments = test.input.get("arguments", {})

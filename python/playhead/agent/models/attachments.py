@@ -23,7 +23,7 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, format_of_mime, sniff, split_mime
-from playhead.content.formats import decoded_bytes
+from playhead.content.formats import base64_problem, decoded_bytes
 from playhead.content.image_files import IMAGE_TYPES, image_type
 from playhead.limits import MIB
 from playhead.results.model_text import size_words
@@ -112,7 +112,7 @@ class _Room:
             return _line(media, f"this model accepts at most {most} each")
         if len(media.base64) > self._chars or not self._items:
             return _line(media, "newer media fill the request")
-        if not _is_base64(media.base64):
+        if not media.base64 or base64_problem(media.base64) is not None:
             return _line(media, "its data is not valid base64")
         self._chars -= len(media.base64)
         self._items -= 1
@@ -178,13 +178,6 @@ def _head(text: str) -> bytes:
         return binascii.a2b_base64(text[:_HEAD_CHARS])
     except ValueError:  # including non-ASCII
         return b""
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(binascii.a2b_base64(text, strict_mode=True))
-    except ValueError:  # including non-ASCII
-        return False
 
 
 def _line(media: Attachment, why: str) -> str:

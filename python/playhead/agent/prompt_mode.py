@@ -306,12 +306,12 @@ class PromptModel:
 
         Raises what `inner` raises, and `ModelError` if its reply stops without a `ReplyEnd`.
         """
-        if not request.tools and not has_calls(request.messages):
-            async with self._inner.stream(encode(request, template=self._template)) as pieces:
+        encoded = encode(request, template=self._template)
+        if encoded is request:
+            async with self._inner.stream(request) as pieces:
                 yield pieces
             return
         self._last = max(self._last, _last_id(request.messages))
-        encoded = encode(request, template=self._template)
         async with self._inner.stream(encoded) as pieces, aclosing(self._decode(pieces)) as decoded:
             yield decoded
 

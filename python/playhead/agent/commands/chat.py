@@ -95,7 +95,8 @@ def chat(
     With --json, audio is played only with --sink.
     """
     if replay is not None:
-        _check_replay(message=message, record=record)
+        if message is not None or record is not None:
+            raise UsageError("--replay shows a recording: omit MESSAGE and --record")
         _replay(replay, pace=pace, verbose=verbose, json_output=json_output, deadline=deadline)
     if pace is not None:
         raise UsageError("--pace needs --replay")
@@ -159,11 +160,6 @@ def _message(argument: str | None, *, json_output: bool) -> str | None:
     if not text.strip():
         raise UsageError("the message is empty: pass a MESSAGE, or write one to stdin")
     return text
-
-
-def _check_replay(*, message: str | None, record: Path | None) -> None:
-    if message is not None or record is not None:
-        raise UsageError("--replay shows a recording: omit MESSAGE and --record")
 
 
 def _replay(

@@ -191,11 +191,8 @@ class Validity:
 
     def __init__(self, schema: object) -> None:
         self._reader = SchemaReader(schema)
-
-    @property
-    def problem(self) -> str | None:
+        self.problem = self._reader.problem
         """The reason why the schema is unusable, if any."""
-        return self._reader.problem
 
     def allows(self, value: Any) -> bool | None:
         """Validate a value; None if undecidable, because of an external reference or an exceeded limit."""

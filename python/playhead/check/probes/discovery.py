@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from playhead.check.options import Expectations
 from playhead.check.probes.asking import ask, error_words, excerpt, summarize
-from playhead.check.probes.listing import may_have, probe_listing
+from playhead.check.probes.listing import check_items, may_have, probe_listing
 from playhead.check.results import TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content.block_types import ICON, Field
@@ -77,12 +77,7 @@ def tool_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
     """Validate one item of `tools/list`, except its schemas and hints, which have their own checks."""
     notes = Notes()
     check_fields(notes, path, raw, _TOOL)
-    icons = raw.get("icons")
-    for index, icon in enumerate(icons if isinstance(icons, list) else ()):
-        if isinstance(icon, dict):
-            check_fields(notes, f"{path}.icons[{index}]", icon, ICON)
-        else:
-            notes.add(f"{path}.icons[{index}]", expected="an object", got=kind_of(icon))
+    check_items(notes, path, raw, "icons", ICON)
     return notes.all()
 
 

@@ -21,7 +21,9 @@ from playhead.check.probes.asking import (
 from playhead.check.results import Json, TestDraft
 from playhead.check.target import Target
 from playhead.content import Finding
-from playhead.content.findings import kind_of
+from playhead.content.block_types import Field
+from playhead.content.findings import Notes, kind_of
+from playhead.content.validation import check_fields
 from playhead.limits import MIB
 
 MOST_PAGES: Final = 200
@@ -36,6 +38,19 @@ def may_have(target: Target, capability: str) -> bool:
     """True unless undeclared. Empty capabilities prove nothing: without a handshake they are empty."""
     capabilities = target.session.capabilities
     return getattr(capabilities, capability) is not None or not capabilities.model_fields_set
+
+
+def check_items(
+    notes: Notes, path: str, item: Mapping[str, object], key: str, fields: tuple[Field, ...]
+) -> None:
+    """Check the objects in the array under `key` of a listed item."""
+    inner = item.get(key)
+    for index, value in enumerate(inner if isinstance(inner, list) else ()):
+        place = f"{path}.{key}[{index}]"
+        if isinstance(value, dict):
+            check_fields(notes, place, value, fields)
+        else:
+            notes.add(place, expected="an object", got=kind_of(value))
 
 
 JudgeItem = Callable[[str, Mapping[str, object]], list[Finding]]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from playhead.check.probes.asking import ask, block_findings, error_words, require_answered, summarize
-from playhead.check.probes.listing import may_have, probe_listing
+from playhead.check.probes.listing import check_items, may_have, probe_listing
 from playhead.check.results import TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.content.block_types import Field
@@ -141,13 +141,7 @@ def _prompt_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
     """Validate one item of `prompts/list`."""
     notes = Notes()
     check_fields(notes, path, raw, _PROMPT)
-    arguments = raw.get("arguments")
-    for index, argument in enumerate(arguments if isinstance(arguments, list) else ()):
-        place = f"{path}.arguments[{index}]"
-        if isinstance(argument, dict):
-            check_fields(notes, place, argument, _ARGUMENT)
-        else:
-            notes.add(place, expected="an object", got=kind_of(argument))
+    check_items(notes, path, raw, "arguments", _ARGUMENT)
     return notes.all()
 
 

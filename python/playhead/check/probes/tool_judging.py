@@ -221,23 +221,22 @@ def judge_invalid(
         _judge_code(draft, answer.error, "-32602 (invalid params) or a result with isError")
         return
     result = answer.result or {}
+    expected = (
+        f"expected error -32602 or a result with isError for arguments that violate the inputSchema ({title})"
+    )
     if result.get("isError") is True:
         draft.passed("tools.invalid-refused")
     elif not isinstance(result.get("isError", False), bool):
         draft.skipped("tools.invalid-refused", "isError is not a boolean")
     elif (text := error_text(result, arguments)) is not None:
-        draft.failed(
-            "tools.invalid-refused",
-            f"expected error -32602 or a result with isError for arguments that violate the inputSchema"
-            f" ({title}), got an error that is not marked as one; set isError: {text[:300]}",
-        )
+        why = f"{expected}, got an error that is not marked as one; set isError: {text[:300]}"
+        draft.failed("tools.invalid-refused", why)
     elif certain:
-        draft.failed(
-            "tools.invalid-refused",
-            f"expected error -32602 or a result with isError for arguments that violate the inputSchema"
-            f" ({title}), got a result without isError; validate the arguments, and set isError if the"
-            " result reports an error",
+        why = (
+            f"{expected}, got a result without isError; validate the arguments, and set isError if the result"
+            " reports an error"
         )
+        draft.failed("tools.invalid-refused", why)
     else:
         draft.undecided = f"the tool accepted arguments that violate its inputSchema ({title})"
 

@@ -1,4 +1,4 @@
-"""The footprint of a check: the files and resources that it left on the server, and those it changed."""
+"""The footprint of a check: the files and resources that it added, changed or deleted on the server."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ OnBrokenOff = Callable[[Report], None]
 
 MOST_TOOLS: Final = 256
 """Tools called on one server; the rest is reported as skipped."""
-_KEPT_CHARS: Final = 64 * MIB
+_STORED_CHARS: Final = 64 * MIB
 """Characters of requests and answers in a report; beyond it, those of passed tests are omitted."""
 _SAMPLE_CHARS: Final = 16 * MIB
 """Characters of images and audio in a report."""
@@ -104,7 +104,7 @@ async def check_server(
                     on_broken_off(check.broken_off())
                 raise
             finally:
-                check.leave()
+                check.release()
     return state["result"] or check.report(state)
 
 
@@ -129,7 +129,7 @@ class _Check:
         )
         self._on_test = on_test
         self._target: Target | None = None
-        self._left = trio.Event()
+        self._release = trio.Event()
         self._tests: list[TestResult] = []
         self._load: list[LoadFigures] = []
         self._samples: dict[str, set[str]] = {}
@@ -138,7 +138,7 @@ class _Check:
         self._before = Footprint(entries={})
         self._reconnects = 0
         self._lost_at: list[str] = []
-        self._kept_chars = 0
+        self._stored_chars = 0
         self._started = trio.current_time()
         self._deadline = self._started + options.total_seconds
         self._timed_out = False
@@ -152,7 +152,7 @@ class _Check:
         if self._options.depth == "full":
             self._before = await trio.to_thread.run_sync(footprint, self._server)
         try:
-            self._target = await self.nursery.start(self._hold)
+            self._target = await self.nursery.start(self._hold_connection)
         except ConnectError as error:
             self._add(unreachable_test(error, (trio.current_time() - started) * 1000))
             return Update(
@@ -161,7 +161,7 @@ class _Check:
                 error=str(error),
                 messages=[f"could not connect: {error}"],
             )
-        target = self._there()
+        target = self._connected_target()
         latency_ms = (trio.current_time() - started) * 1000
         if self._options.depth == "full":
             self._before = replace(self._before, resources=await listed_resources(target))
@@ -175,7 +175,7 @@ class _Check:
     async def discover_tools(self, state: State) -> Update:
         """List the tools."""
         await self._probe("discovery", self._discover)
-        names = [tool.name for tool in self._there().tools]
+        names = [tool.name for tool in self._connected_target().tools]
         return Update(
             current_task="discover_tools",
             available_tools=names,
@@ -192,12 +192,12 @@ class _Check:
         """Return the node that tests the tool `name`."""
 
         async def test(state: State) -> Update:
-            tool = next(tool for tool in self._there().tools if tool.name == name)
+            tool = next(tool for tool in self._connected_target().tools if tool.name == name)
             why = self._why_not(tool)
             if why is None:
                 await self._probe(f"tool {name}", partial(probe_tool, tool=tool))
             else:
-                self._skipped(f"tool {name}", why, tool=name)
+                self._skip(f"tool {name}", why, tool=name)
             return Update(current_task=f"test_{name}", messages=[f"tested {name}"])
 
         return test
@@ -219,7 +219,7 @@ class _Check:
 
     async def generate_report(self, state: State) -> Update:
         """Assemble the report, with the observations made on the wire."""
-        target = self._there()
+        target = self._connected_target()
         if self._options.depth == "full":
             await self._look_for_changes(target)
         judge_stay(target)
@@ -241,10 +241,10 @@ class _Check:
         """Return the graph of the remaining work, now that the tools are known."""
         if self._options.depth == "quick":
             return reporting_graph(self)
-        names = [tool.name for tool in self._there().tools]
+        names = [tool.name for tool in self._connected_target().tools]
         if len(names) > MOST_TOOLS:
             why = f"at most {MOST_TOOLS} tools of one server are called"
-            self._skipped(f"the other {len(names) - MOST_TOOLS} tools", why)
+            self._skip(f"the other {len(names) - MOST_TOOLS} tools", why)
         return testing_graph(self, names[:MOST_TOOLS])
 
     def _why_not(self, tool: types.Tool) -> str | None:
@@ -261,7 +261,7 @@ class _Check:
             for tool in tools
         }
 
-    def _skipped(self, subject: str, why: str, *, tool: str | None = None) -> None:
+    def _skip(self, subject: str, why: str, *, tool: str | None = None) -> None:
         self._add(TestResult(subject=subject, title="all", tool=tool, status="skipped", error=why))
 
     async def _look_for_changes(self, target: Target) -> None:
@@ -270,9 +270,9 @@ class _Check:
             after = replace(after, resources=await listed_resources(target))
         self._remarks += changes(self._before, after)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the connection. Idempotent."""
-        self._left.set()
+        self._release.set()
 
     def broken_off(self) -> Report:
         """Return the report of an interrupted check."""
@@ -307,12 +307,12 @@ class _Check:
         )
         return replace(report, remarks=(*report.remarks, *self._triage.remarks(report)))
 
-    async def _hold(self, *, task_status: trio.TaskStatus[Target]) -> None:
+    async def _hold_connection(self, *, task_status: trio.TaskStatus[Target]) -> None:
         async with open_target(self._server, self._options, self._add) as target:
             task_status.started(target)
-            await self._left.wait()
+            await self._release.wait()
 
-    def _there(self) -> Target:
+    def _connected_target(self) -> Target:
         assert self._target is not None, "only reached after check_mcp_status"
         return self._target
 
@@ -332,9 +332,9 @@ class _Check:
         test = replace(test, subject=test.subject[:_TITLE_CHARS], title=test.title[:_TITLE_CHARS])
         samples = tuple(sample for sample in test.samples if self._is_new(test, sample))
         test = replace(test, samples=samples)
-        if test.status == "success" and self._kept_chars > _KEPT_CHARS:
+        if test.status == "success" and self._stored_chars > _STORED_CHARS:
             return replace(test, input=None, output=None)
-        self._kept_chars += len(json.dumps([test.input, test.output], default=str))
+        self._stored_chars += len(json.dumps([test.input, test.output], default=str))
         return test
 
     def _is_new(self, test: TestResult, sample: Sample) -> bool:
@@ -349,30 +349,30 @@ class _Check:
 
     async def _probe(self, subject: str, probe: Callable[[Target], Awaitable[None]]) -> None:
         """Run `probe`. If it fails itself, record an undecided test and continue."""
-        target = self._there()
+        target = self._connected_target()
         if target.gone is not None:
-            self._skipped(subject, "the server is gone")
+            self._skip(subject, "the server is gone")
             return
         if trio.current_time() >= self._deadline:
             self._timed_out = True
-            self._skipped(subject, self._too_late())
+            self._skip(subject, self._too_late())
             return
         with trio.move_on_at(self._deadline) as scope:
             try:
                 await probe(target)
             except PlayheadError as error:
-                self._add(_given_up(subject, str(error)))
+                self._add(_aborted_test(subject, str(error)))
             except Exception as error:  # noqa: BLE001 - a bug of one probe must not lose what the others find
                 why = f"the checker itself failed: {type(error).__name__}: {error}; please report it"
-                self._add(_given_up(subject, why))
+                self._add(_aborted_test(subject, why))
         if scope.cancelled_caught:
             self._timed_out = True
             self._remarks.append(f"not everything was tested: {self._too_late()}")
-            self._skipped(subject, f"the rest was omitted: {self._too_late()}")
+            self._skip(subject, f"the rest was omitted: {self._too_late()}")
 
     def _too_late(self) -> str:
         return f"the check reached its limit of {self._options.total_seconds:g} s (--max-time)"
 
 
-def _given_up(subject: str, why: str) -> TestResult:
+def _aborted_test(subject: str, why: str) -> TestResult:
     return TestResult(subject=subject, title="given up", status="error", error=why)

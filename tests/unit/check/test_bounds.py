@@ -134,7 +134,7 @@ async def test_a_listing_of_large_pages_is_not_read_for_ever(monkeypatch: pytest
 
 
 async def test_beyond_the_bound_only_failures_are_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_KEPT_CHARS", 0)
+    monkeypatch.setattr(run, "_STORED_CHARS", 0)
     report = await check_server(of_tools("it", call={"content": 1}), FULL)
     wrong = [test for test in report.tests if test.status == "failed"]
     assert wrong

@@ -74,12 +74,12 @@ class Pages:
         declared = _declared(answer.result)
         return ReadPage(start=start, end=end, data=data, why=why, declared=declared, past_end=data == b"")
 
-    async def plain(self) -> bytes | None:
+    async def read_plain(self) -> bytes | None:
         """Read without a range. None if the result has no bytes."""
         answer = await self._target.request("resources/read", {"uri": self._uri})
         return blobs_of(answer.result)[0] if answer.result is not None else None
 
-    async def in_series(self) -> tuple[bytes, bool]:
+    async def read_in_series(self) -> tuple[bytes, bool]:
         """Read pages in sequence, each from the end of the previous one. Return the bytes, and if all."""
         whole = bytearray()
         for _ in range(_MOST_PAGES):

@@ -84,22 +84,24 @@ class _Reads:
     async def probe(self) -> None:
         announced = self.item.get("size")
         size = announced if isinstance(announced, int) and not isinstance(announced, bool) else None
-        plain = await self.pages.plain() if size is None or size <= MOST_BYTES else None
+        plain = await self.pages.read_plain() if size is None or size <= MOST_BYTES else None
         known = len(plain) if plain else size
         page_bytes = PAGE_BYTES if known is None else max(1, min(PAGE_BYTES, known // 5))
-        if not await self._first(page_bytes, plain):
+        if not await self._probe_first(page_bytes, plain):
             return
         reference = await self._reference(plain)
         page_bytes = max(1, min(PAGE_BYTES, len(reference.data) // 5))
-        if not await self._sampled(reference, page_bytes):
+        if not await self._probe_samples(reference, page_bytes):
             return
-        await self._end(reference, size, page_bytes)
-        await self._empty_range()
-        await self._at_once(len(reference.data))
-        streamed = await self._stream(reference, size)
-        await self._cap(reference)
+        await self._probe_end(reference, size, page_bytes)
+        await self._probe_empty_range()
+        await self._probe_concurrency(len(reference.data))
+        streamed = await self._probe_stream(reference, size)
+        await self._probe_cap(reference)
         if looks_like_audio(self.item, self.item["uri"]) and streamed:
-            await self._audio(streamed, whole=reference.complete and len(streamed) == len(reference.data))
+            await self._probe_audio(
+                streamed, whole=reference.complete and len(streamed) == len(reference.data)
+            )
 
     @contextmanager
     def _test(self, title: str, method: str | None = "resources/read") -> Iterator[TestDraft]:
@@ -108,22 +110,22 @@ class _Reads:
             yield draft
         self.broken |= any(check.verdict == "failed" for check in draft.checks)
 
-    async def _first(self, page_bytes: int, plain: bytes | None) -> bool:
+    async def _probe_first(self, page_bytes: int, plain: bytes | None) -> bool:
         """Judge the first page. False if the resource has no ranges or no bytes."""
         with self._test(f"the first {page_bytes} bytes") as draft:
             page = await self.pages.page(0, page_bytes, draft)
-            if not self._answered(draft, page):
+            if not self._require_answer(draft, page):
                 return False
             if page.data is None:
                 draft.undecided = f"no bytes: {page.why}"
                 return False
             if len(page.data) > page_bytes:
-                await self._too_long(draft, page, plain)
+                await self._judge_long_page(draft, page, plain)
                 return False
             draft.passed("reads.page-length")
             return bool(page.data)
 
-    async def _too_long(self, draft: TestDraft, page: ReadPage, plain: bytes | None) -> None:
+    async def _judge_long_page(self, draft: TestDraft, page: ReadPage, plain: bytes | None) -> None:
         """Judge a page with more bytes than requested: the whole resource, or a longer page."""
         assert page.data is not None
         later = await self.pages.page(page.end, page.end + page.end - page.start)
@@ -143,13 +145,13 @@ class _Reads:
             )
 
     async def _reference(self, plain: bytes | None) -> Reference:
-        data, complete = (plain, True) if plain is not None else await self.pages.in_series()
+        data, complete = (plain, True) if plain is not None else await self.pages.read_in_series()
         if plain is not None and (more := (await self.pages.page(len(plain), len(plain) + 1)).data):
             # Either a plain read returns only a first part, or the pages have no end.
             complete = bool(more) and self.item.get("size") == len(plain)
         return Reference(data=data[:MOST_BYTES], complete=complete and len(data) <= MOST_BYTES)
 
-    async def _sampled(self, reference: Reference, page_bytes: int) -> bool:
+    async def _probe_samples(self, reference: Reference, page_bytes: int) -> bool:
         """Judge single pages and the end. False if reads are no longer answered."""
         size = len(reference.data)
         last = max(0, size - page_bytes)
@@ -157,11 +159,11 @@ class _Reads:
         for start in starts:
             with self._test(f"bytes [{start}, {start + page_bytes})") as draft:
                 page = await self.pages.page(start, start + page_bytes, draft)
-                if not self._answered(draft, page):
+                if not self._require_answer(draft, page):
                     return False
                 await self._judge_page(draft, page, reference)
         if reference.complete and not self.broken and size:
-            await self._follow_tail(reference, last, page_bytes)
+            await self._probe_tail(reference, last, page_bytes)
         return True
 
     async def _judge_page(self, draft: TestDraft, page: ReadPage, reference: Reference) -> None:
@@ -225,7 +227,7 @@ class _Reads:
                 "reads.page-declared", is_size, f"expected {SIZE_META} of {end} or more, got {size!r}"
             )
 
-    async def _follow_tail(self, reference: Reference, start: int, page_bytes: int) -> None:
+    async def _probe_tail(self, reference: Reference, start: int, page_bytes: int) -> None:
         """Read on from the last page, as a stream does: a short page is not the end."""
         size = len(reference.data)
         at = start
@@ -239,7 +241,7 @@ class _Reads:
             why = f"expected bytes up to {size}, as in a whole read; pages end at {at}"
             draft.require("reads.tail", reaches_end, why)
 
-    async def _stream(self, reference: Reference, size: int | None) -> bytes:
+    async def _probe_stream(self, reference: Reference, size: int | None) -> bytes:
         """Read all of it as a stream, up to a limit. Return the bytes."""
         with self._test(f"as a stream, {IN_FLIGHT} reads in flight", None) as draft:
             if not self.broken:
@@ -247,7 +249,7 @@ class _Reads:
             draft.skipped("reads.stream", WRONG_ALREADY)
         return b""
 
-    async def _cap(self, reference: Reference) -> None:
+    async def _probe_cap(self, reference: Reference) -> None:
         """Judge the page cap, last: streams cope with it, but some clients take a short page for the end."""
         wanted = min(DEFAULT_PAGE_BYTES, len(reference.data))
         with self._test(f"bytes [0, {wanted}) in one page") as draft:
@@ -255,7 +257,7 @@ class _Reads:
                 draft.skipped("reads.page-cap", WRONG_ALREADY)
                 return
             page = await self.pages.page(0, wanted, draft)
-            if self._answered(draft, page) and page.data:
+            if self._require_answer(draft, page) and page.data:
                 draft.require(
                     "reads.page-cap",
                     len(page.data) >= wanted,
@@ -263,17 +265,17 @@ class _Reads:
                     f" {len(page.data)}: a client that takes a short page for the end loses the rest",
                 )
 
-    async def _end(self, reference: Reference, size: int | None, page_bytes: int) -> None:
+    async def _probe_end(self, reference: Reference, size: int | None, page_bytes: int) -> None:
         """Read at the end and far past it, and compare the end with the announced size."""
         end = len(reference.data) if reference.complete else size
         if end is None:
             return
         if not reference.complete:
-            await self._last_page(max(0, end - page_bytes), end)
+            await self._probe_last_page(max(0, end - page_bytes), end)
         for start in (end, end + MIB):
             with self._test(f"bytes [{start}, {start + page_bytes}), past the end") as draft:
                 page = await self.pages.page(start, start + page_bytes, draft)
-                if not self._answered(draft, page):
+                if not self._require_answer(draft, page):
                     continue
                 if page.data is None:
                     why = f"expected nothing, [DONE] or 416 at byte {start}; got {page.why}"
@@ -286,11 +288,11 @@ class _Reads:
                 if size is not None and start == end and reference.complete:
                     draft.require("reads.size", size == end, f"expected {size} bytes as announced, got {end}")
 
-    async def _last_page(self, start: int, end: int) -> None:
+    async def _probe_last_page(self, start: int, end: int) -> None:
         """Judge the last announced page: a part that was not compared must reach the announced size."""
         with self._test(f"bytes [{start}, {end}), the last announced") as draft:
             page = await self.pages.page(start, end, draft)
-            if self._answered(draft, page) and page.data is not None:
+            if self._require_answer(draft, page) and page.data is not None:
                 why = f"expected {end} bytes as announced; got none at {start}"
                 draft.require("reads.size", not page.past_end, why)
                 why = f"expected at most {end - start} bytes, got {len(page.data)}"
@@ -298,14 +300,14 @@ class _Reads:
             elif page.failure is None:
                 draft.undecided = f"no bytes: {page.why}"
 
-    async def _empty_range(self) -> None:
+    async def _probe_empty_range(self) -> None:
         with self._test("bytes [0, 0)") as draft:
             page = await self.pages.page(0, 0, draft)
-            if self._answered(draft, page):
+            if self._require_answer(draft, page):
                 why = f"expected no bytes, or an error; got {len(page.data or b'')} bytes"
                 draft.require("reads.empty-range", not page.data, why)
 
-    async def _at_once(self, size: int) -> None:
+    async def _probe_concurrency(self, size: int) -> None:
         """Time concurrent reads, small ones, so that the bytes take no time."""
         offsets = [index * 64 % max(1, size - 64) for index in range(AT_ONCE)]
         with self._test(f"{AT_ONCE} reads at once") as draft:
@@ -329,12 +331,12 @@ class _Reads:
                 nursery.start_soon(self.pages.page, offset, offset + 64)
         return trio.current_time() - started
 
-    async def _audio(self, data: bytes, *, whole: bool) -> None:
+    async def _probe_audio(self, data: bytes, *, whole: bool) -> None:
         mime_type = text_in(self.item, "mimeType")
         with self._test("its audio", None) as draft:
             await judge_audio(draft, data, mime_type=mime_type, uri=self.item["uri"], whole=whole)
 
-    def _answered(self, draft: TestDraft, page: ReadPage) -> bool:
+    def _require_answer(self, draft: TestDraft, page: ReadPage) -> bool:
         why = f"expected an answer to a read of [{page.start}, {page.end}); {page.failure}"
         return draft.require(fault_of(page.failure, "reads.answered"), page.failure is None, why)
 

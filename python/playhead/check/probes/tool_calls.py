@@ -80,7 +80,7 @@ class ToolCalls:
             f"tool {self.tool.name}", title, tool=self.tool.name, method=METHOD, input=request_copy(params)
         )
 
-    def enough(self) -> str | None:
+    def stop_reason(self) -> str | None:
         """Return the reason for not calling the tool any more, if any."""
         if self._losses >= _MAX_LOSSES:
             return f"the tool left {self._losses} calls without an answer"
@@ -108,7 +108,7 @@ class ToolCalls:
 
     # --- generated arguments ---------------------------------------------------------------------------
 
-    async def generated(self, case: Case) -> None:
+    async def call_generated(self, case: Case) -> None:
         """Call with `case` and judge the answer."""
         with self._test_of(case) as draft:
             answer = await self._judge(case, draft)
@@ -187,7 +187,7 @@ class ToolCalls:
         if self._began is not None:  # shrinking takes nothing from the time of the other calls
             self._began += trio.current_time() - started
 
-    async def without_arguments(self) -> None:
+    async def call_without_arguments(self) -> None:
         """Call without `arguments`, which are optional, if `{}` is known to work."""
         if not any(it.case.arguments == {} for it in self.succeeded):
             return
@@ -245,7 +245,7 @@ class ToolCalls:
 
     # --- calls of the expectations file -----------------------------------------------------------
 
-    async def expected(self, call: ExpectedCall, title: str) -> None:
+    async def call_expected(self, call: ExpectedCall, title: str) -> None:
         """Make a call of the expectations file, and compare the answer with it."""
         arguments = dict(call.arguments)
         seconds = self.target.options.timeout_seconds

@@ -35,19 +35,19 @@ async def probe_tool(target: Target, tool: types.Tool) -> None:
     calls = ToolCalls(target, tool)
     expected = options.expectations.of_tool(tool.name) if options.expectations is not None else ()
     for index, call in enumerate(expected):
-        await calls.expected(call, f"expected call {index + 1}")
+        await calls.call_expected(call, f"expected call {index + 1}")
     made = await trio.to_thread.run_sync(
         partial(arguments_for, tool.input_schema, seed=options.seed, examples=options.examples)
     )
     for remark in made.remarks:
         target.on_test(_skipped_test(tool, "generated arguments", remark))
     await _all(calls, "valid arguments", [case for case in made.valid if case.kind == "valid"])
-    await calls.without_arguments()
+    await calls.call_without_arguments()
     await probe_media(target, [it.result for it in calls.succeeded], tool=tool.name)
     await _all(calls, "arguments that violate the schema", made.invalid)
-    if calls.enough() is None:
+    if calls.stop_reason() is None:
         await probe_concurrency(calls)
-    if calls.enough() is None:
+    if calls.stop_reason() is None:
         await probe_cancellation(calls)
     # Last: arguments that a schema allows may mean hours of work for a tool.
     await _all(calls, "unusual arguments", [case for case in made.valid if case.kind != "valid"])
@@ -57,10 +57,10 @@ async def probe_tool(target: Target, tool: types.Tool) -> None:
 async def _all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:
     left = list(cases)
     while left:
-        if (why := calls.enough()) is not None:
+        if (why := calls.stop_reason()) is not None:
             calls.target.on_test(_skipped_test(calls.tool, what, f"{len(left)} more were not sent: {why}"))
             return
-        await calls.generated(left.pop(0))
+        await calls.call_generated(left.pop(0))
 
 
 def _why_not(target: Target, tool: types.Tool) -> str | None:

@@ -167,7 +167,7 @@ class ModelStep:
         await self._calls.emit_end(self._ordered)
 
     def _cut_short(self) -> AssistantMessage:
-        """The partial reply without thinking: its provider accepts that only whole and signed."""
+        """Return the partial reply without thinking: its provider accepts that only whole and signed."""
         parts: list[Text | ToolCall] = []
         run = ""
         for piece in (*self._pieces, None):

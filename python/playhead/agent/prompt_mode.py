@@ -332,7 +332,7 @@ class PromptModel:
                 case CallStarted():
                     output = ()
                 case CallReady():
-                    output = reply.native(piece.call)
+                    output = reply.add_native(piece.call)
                 case ReplyEnd():
                     for last in reply.pieces(parser.finish()):
                         yield last
@@ -397,9 +397,9 @@ class _Reply:
         self._add(Thinking, piece.text)
         yield piece
 
-    def native(self, call: ToolCall) -> Iterator[ReplyPiece]:
-        """A native call of the inner model, although it was offered no tools: it runs like the others, and
-        the history shows it as if it had been written in tags."""
+    def add_native(self, call: ToolCall) -> Iterator[ReplyPiece]:
+        """Add a native call of the inner model, although it was offered no tools. It runs like the others,
+        and the history shows it as if it had been written in tags."""
         self.raw.append(call_text(call))
         yield from self._ready(replace(call, id=""))
 

@@ -115,7 +115,7 @@ class Questions:
         return Reply(action="accept")
 
     async def _answer(self, prompt: str) -> str | None:
-        _forget_typed()
+        _drop_typed()
         self._terminal.prompt(prompt)
         self.is_open = True
         try:
@@ -203,7 +203,7 @@ def _with_defaults(question: Question) -> set[str]:
     return {name for name, schema in question.fields.items() if is_value(schema.get("default"))}
 
 
-def _forget_typed() -> None:
+def _drop_typed() -> None:
     """Drop pending input, which was typed before the question could be read."""
     if sys.stdin.isatty():
         import termios

@@ -286,7 +286,7 @@ class GeminiDecoder(ReplyDecoder):
     def finish(self) -> list[ReplyPiece]:
         if not self._stop:
             raise ModelError(
-                "the reply of gemini ended before it said why it stops: expected a finishReason",
+                "the reply of gemini ended without a reason: expected a finishReason",
                 provider="gemini",
             )
         self._end_text()

@@ -73,7 +73,7 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        """Its arguments are a whole object, so nothing can follow."""
+        """True if its arguments are a whole object, so that nothing can follow."""
         return bool(self.written) and self.written[-1].endswith("}") and is_object(self.text)
 
 
@@ -258,8 +258,7 @@ class ChatDecoder(ReplyDecoder):
                 return "other"
 
     def _raw(self) -> tuple[Mapping[str, Any], ...]:
-        """Data to send back in addition to the parts: thoughts under their own name, and signatures of
-        calls."""
+        """Return the data to send back with the parts: thoughts under their own name, signatures of calls."""
         raw: dict[str, Any] = {name: "".join(written) for name, written in self._thoughts.items()}
         if self._details:
             raw["reasoning_details"] = self._details

@@ -147,7 +147,7 @@ class _StoppedError(Exception):
 
 
 async def run_under_langgraph(graph: Graph, state: State) -> State:
-    """A `Runner`: run `graph` under LangGraph. Raises `UsageError` if it isn't installed.
+    """Run `graph` under LangGraph. Raises `UsageError` if it isn't installed.
 
     Cancelling cancels the running node, and returns when LangGraph's thread has ended.
     """

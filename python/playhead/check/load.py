@@ -147,31 +147,28 @@ def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
 
 
 async def probe_load(
-    target: Target, plan: LoadPlan, tests: Sequence[TestResult], measured: Callable[[LoadFigures], None]
+    target: Target, plan: LoadPlan, tests: Sequence[TestResult], on_figures: Callable[[LoadFigures], None]
 ) -> None:
     """Repeat one successful call of each tool in `tests`, and one read of some resources.
 
-    Each repeated request is a test, and `measured` receives its figures. A destructive tool that the options
-    don't allow has no successful call.
+    Each repeated request is a test, and `on_figures` receives its figures. A destructive tool that the
+    options don't allow has no successful call.
     """
     chosen = list(_repeatable(tests))
     if not chosen:
         why = "no request was answered with a result that could be repeated"
         target.on_test(TestResult(subject="load", title=str(plan), status="skipped", error=why))
     for test in chosen:
-        measured(await _measure(target, plan, test))
+        on_figures(await _measure(target, plan, test))
 
 
 def _repeatable(tests: Sequence[TestResult]) -> Iterator[TestResult]:
     """Choose the first successful call of each tool, and the first reads."""
-    calls: dict[str, TestResult] = {}
-    for test in successful_requests(tests, "tools/call"):
-        calls.setdefault(test.subject, test)
-    reads: dict[str, TestResult] = {}
-    for test in successful_requests(tests, "resources/read"):
-        reads.setdefault(test.subject, test)
-    yield from calls.values()
-    yield from list(reads.values())[:_MOST_READS]
+    for method, most in (("tools/call", None), ("resources/read", _MOST_READS)):
+        first: dict[str, TestResult] = {}
+        for test in successful_requests(tests, method):
+            first.setdefault(test.subject, test)
+        yield from list(first.values())[:most]
 
 
 async def _measure(target: Target, plan: LoadPlan, test: TestResult) -> LoadFigures:

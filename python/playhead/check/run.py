@@ -212,7 +212,7 @@ class _Check:
         test the server as a whole."""
         await self._probe("prompts", probe_prompts)
         if (plan := self._options.load) is not None:
-            load = partial(probe_load, plan=plan, tests=self._tests, measured=self._load.append)
+            load = partial(probe_load, plan=plan, tests=self._tests, on_figures=self._load.append)
             await self._probe("load", load)
         await self._probe("server", probe_server)
         return Update(current_task="test_prompts", messages=["tested prompts"])
@@ -330,15 +330,15 @@ class _Check:
         """Bound the size of `test`: servers choose the names of their tools, and there may be thousands of
         tests."""
         test = replace(test, subject=test.subject[:_TITLE_CHARS], title=test.title[:_TITLE_CHARS])
-        samples = tuple(sample for sample in test.samples if self._is_new(test, sample))
+        samples = tuple(sample for sample in test.samples if self._is_wanted(test, sample))
         test = replace(test, samples=samples)
         if test.status == "success" and self._stored_chars > _STORED_CHARS:
             return replace(test, input=None, output=None)
         self._stored_chars += len(json.dumps([test.input, test.output], default=str))
         return test
 
-    def _is_new(self, test: TestResult, sample: Sample) -> bool:
-        """True for a sample to keep: a tool that draws answers each call with an image."""
+    def _is_wanted(self, test: TestResult, sample: Sample) -> bool:
+        """Tell if a sample goes into the report: a tool that draws answers each call with an image."""
         known = self._samples.setdefault(test.subject, set())
         text = sample.base64 or str(sample.size_bytes)
         if text in known or len(known) >= _MOST_SAMPLES or len(text) > self._sample_chars:

@@ -35,7 +35,7 @@ EMPTY_PAGES: Final = 20
 
 
 def may_have(target: Target, capability: str) -> bool:
-    """True unless undeclared. Empty capabilities prove nothing: without a handshake they are empty."""
+    """True unless the server declares other capabilities only. Without a handshake it declares none."""
     capabilities = target.session.capabilities
     return getattr(capabilities, capability) is not None or not capabilities.model_fields_set
 

@@ -99,7 +99,7 @@ def _is_format(finding: Finding) -> bool:
 
 
 def _says_something(result: Mapping[str, Any]) -> bool:
-    """True if there is structured content worth repeating in a text block: an empty list is not."""
+    """True if there is structured content to repeat in a text block; an empty list need not be."""
     structured = result.get("structuredContent")
     if result.get("isError") is True or structured is None:
         return False

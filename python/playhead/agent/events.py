@@ -364,7 +364,7 @@ def parse_line(line: str | bytes) -> Mapping[str, object]:
 
 
 def read_event(line: str | bytes, raw: Mapping[str, object]) -> Event | None:
-    """Do as `from_json`, with a line that `parse_line` has parsed to `raw`."""
+    """Read a line, as `from_json` does, that `parse_line` has parsed to `raw`."""
     name = raw.get("type")
     if not isinstance(name, str):
         raise RecordingError(f"type: expected a string, got {kind_of(name)}", key="type")

@@ -302,7 +302,7 @@ class PromptModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
-        """Do as `Model.stream`. Cancellation leaves the inner model's context; no other resource is open.
+        """Stream a reply, as `Model.stream` does. Cancellation leaves the inner model's context.
 
         Raises what `inner` raises, and `ModelError` if its reply stops without a `ReplyEnd`.
         """

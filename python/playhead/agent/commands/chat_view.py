@@ -1,8 +1,8 @@
 """The view of a chat: its turns at the terminal, and their summary for `--json`.
 
 Both are made from events alone, so a recording looks the same. The answer goes to stdout as it arrives;
-everything about it (calls, audio, thinking) to stderr, one line each. The model's and the tools' words are
-foreign and pass through the terminal's escaping.
+everything about it (calls, audio, thinking) to stderr, one line each. Text of the model and of tools is
+untrusted: the terminal escapes it.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _changed(value: Any, path: Path, new: Any) -> Any:
 
 
 def _placed(base: dict[str, Any], path: Path, new: Any) -> dict[str, Any] | None:
-    """Do as `_changed`, but return None if `base` has no such place."""
+    """Return a changed copy, as `_changed` does, or None if `base` has no such place."""
     try:
         changed: dict[str, Any] = _changed(base, path, new)
     except (KeyError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""The evidence in a report: requests and answers, and how to repeat a test.
+"""The evidence in a report: requests and answers, and the command that repeats a test.
 
 A server may answer with megabytes, a million keys, control characters, or the token that it got. Each format
 limits the characters per value and per report, and marks what it truncates. Credentials are left out.

@@ -33,7 +33,7 @@ ACCEPTED_BECAUSE: Final[dict[Acceptance, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The request and the answer of a test, bounded, and how to repeat it."""
+    """The request and the answer of a test, bounded, and the command that repeats it."""
 
     sent: Json
     """The parameters of the request."""

@@ -15,7 +15,8 @@ import pytest
 import trio
 from mcp.server.mcpserver import MCPServer
 
-from playhead.check.options import CheckOptions, Expectations, ExpectedCall
+from playhead.check.expectations import Expectations, ExpectedCall
+from playhead.check.options import CheckOptions
 from playhead.check.probes.server import probe_garbage, probe_server
 from playhead.check.probes.tools import probe_tool
 from playhead.check.results import TestResult

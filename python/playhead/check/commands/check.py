@@ -212,7 +212,8 @@ def _options(
 ) -> CheckOptions:
     from playhead.check.baseline import IgnoredCheck
     from playhead.check.catalogue import CATALOGUE
-    from playhead.check.options import CheckOptions, LoadPlan, load_expectations
+    from playhead.check.expectations import load_expectations
+    from playhead.check.options import CheckOptions, LoadPlan
 
     options = CheckOptions(
         depth=depth,
@@ -267,7 +268,7 @@ def _check_draft(path: Path) -> None:
 
 
 def _write_draft(terminal: Terminal, report: Report, path: Path) -> None:
-    from playhead.check.options import draft_expectations
+    from playhead.check.expectations import draft_expectations
     from playhead.check.report import write_text
 
     text = draft_expectations(report, as_json=path.suffix.lower() == ".json")

@@ -12,7 +12,7 @@ import trio
 from mcp_types import METHOD_NOT_FOUND
 from pydantic import ValidationError
 
-from playhead.check.options import Expectations
+from playhead.check.expectations import Expectations
 from playhead.check.probes.asking import ask, error_words, excerpt, summarize
 from playhead.check.probes.listing import check_items, may_have, probe_listing
 from playhead.check.results import TestDraft, TestResult

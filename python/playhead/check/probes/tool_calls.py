@@ -14,7 +14,7 @@ import trio
 
 from playhead.check.arguments.cases import Case, simplifications
 from playhead.check.arguments.generate import Validity
-from playhead.check.options import ExpectedCall
+from playhead.check.expectations import ExpectedCall
 from playhead.check.probes.asking import error_words, note, request_copy
 from playhead.check.probes.tool_judging import (
     asks_for_input,

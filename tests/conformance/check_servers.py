@@ -25,7 +25,8 @@ from typing import Any
 import trio
 
 from playhead import ServerConfig
-from playhead.check.options import CheckOptions, Expectations, ExpectedCall
+from playhead.check.expectations import Expectations, ExpectedCall
+from playhead.check.options import CheckOptions
 from playhead.check.results import Report
 from playhead.check.run import check_server
 from tests.conformance import old_sdk

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from playhead.check.catalogue import CATALOGUE
-from playhead.check.options import ExpectedCall, read_expectations
+from playhead.check.expectations import ExpectedCall, read_expectations
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "check-reference.md"

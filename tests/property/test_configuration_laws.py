@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from playhead.check.options import load_expectations
+from playhead.check.expectations import load_expectations
 from playhead.config.outputs.record import BrokenRecordError, load
 from playhead.config.servers import load_servers
 from playhead.config.tools import load_approval_policy, load_tool_configs

@@ -6,13 +6,13 @@ What happens inside a turn is in loop.py.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from inspect import isawaitable
-from typing import TYPE_CHECKING
 
 import trio
 
 from playhead.agent.approvals import Approvals
+from playhead.agent.audio_playback import AudioPlayback, MediaPlayer
 from playhead.agent.budgets import Budgets
 from playhead.agent.conversation import (
     Attachment,
@@ -24,7 +24,7 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.events import Event, Failed
-from playhead.agent.loop import AudioPlayback, MediaPlayer, ToolLoop, model_call
+from playhead.agent.loop import ToolLoop, model_call
 from playhead.agent.middleware import (
     Context,
     Hooks,
@@ -42,9 +42,6 @@ from playhead.client.hub import Hub
 from playhead.concurrency import require_trio, unwrap_exception_group
 from playhead.errors import BusyError, PlayheadError, UsageError
 from playhead.stream.source import Playable
-
-if TYPE_CHECKING:
-    from playhead.agent.approvals import Approvals
 
 OnEvent = Callable[[Event], Awaitable[None] | None]
 Tools = Hub | ToolRunner | Sequence[Hub | ToolRunner] | None
@@ -209,6 +206,7 @@ async def _ignore(_piece: ReplyPiece) -> None:
     """Ignore a piece outside the loop: the innermost `on_piece`."""
 
 
+@dataclass(eq=False, repr=False)
 class Agent:
     """A model, its tools and the conversation so far. `run_turn` describes the arguments.
 
@@ -218,37 +216,25 @@ class Agent:
             agent = Agent(model, hub, system="You are a voice assistant.")
             print((await agent.say("Play something by Coltrane")).text)
 
-    It owns no tasks and needs no closing: the model and the hub belong to the caller.
+    Attributes may be changed between turns; the history continues. It owns no tasks and needs no closing: the
+    model and the hub belong to the caller.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        tools: Tools = None,
-        *,
-        system: str = "",
-        history: Iterable[Message] = (),
-        mode: Mode = "function",
-        budgets: Budgets | None = None,
-        approvals: Approvals | None = None,
-        middlewares: Sequence[Middleware] | Hooks = (),
-        on_event: OnEvent | None = None,
-        player: MediaPlayer | None = None,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-    ) -> None:
-        self.model = model
-        """May be changed between turns, like the other attributes; the history continues."""
-        self.tools = tools
-        self.system = system
-        self.mode = mode
-        self.budgets = budgets
-        self.approvals = approvals
-        self.middlewares = middlewares
-        self.on_event = on_event
-        self.player = player
-        self.max_tokens = max_tokens
-        self.temperature = temperature
+    model: Model
+    tools: Tools = None
+    _: KW_ONLY
+    system: str = ""
+    history: InitVar[Iterable[Message]] = ()
+    mode: Mode = "function"
+    budgets: Budgets | None = None
+    approvals: Approvals | None = None
+    middlewares: Sequence[Middleware] | Hooks = ()
+    on_event: OnEvent | None = None
+    player: MediaPlayer | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+    def __post_init__(self, history: Iterable[Message]) -> None:
         self._messages = list(history)
         self._turns = 0
         self._running: TurnHandle | None = None

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, assert_never, get_args
 
 import trio
@@ -22,23 +22,7 @@ from playhead.client.hub.catalog import HubTool
 from playhead.config.tools.config import Action, ApprovalPolicy, ApprovalRule
 from playhead.errors import UsageError
 
-__all__ = [
-    "Action",
-    "Allowed",
-    "Approval",
-    "ApprovalLedger",
-    "ApprovalPolicy",
-    "ApprovalRequest",
-    "ApprovalRule",
-    "Approvals",
-    "Ask",
-    "CallKey",
-    "Denied",
-    "ToolHints",
-    "Verdict",
-    "call_key",
-    "request_for",
-]
+__all__ = ["Action", "ApprovalPolicy", "ApprovalRule"]
 
 Scope = Literal["once", "conversation"]
 
@@ -133,7 +117,8 @@ def call_key(server: str, tool: str, arguments: Mapping[str, Any]) -> CallKey:
 
 
 def allowing_rule(request: ApprovalRequest, *, file: str = "your tool configuration") -> str:
-    """The remedy for a call that lacks an approval: the rule that allows it, for the configuration `file`."""
+    """Return the remedy for a call that lacks an approval: the rule that allows it, for the configuration
+    `file`."""
     names = f"server = {json.dumps(request.server)}, tool = {json.dumps(request.tool)}"
     return f'put {{ {names}, action = "allow" }} first in approvals.rules of {file}'
 
@@ -206,14 +191,6 @@ class ApprovalLedger:
         self._once = {key: uses for key, uses in unexpired.items() if uses}
 
 
-@dataclass(slots=True)
-class _Asking:
-    """One question at a time per key; `waiting` counts the tasks that hold or want the lock."""
-
-    lock: trio.Lock = field(default_factory=trio.Lock)
-    waiting: int = 0
-
-
 class Approvals:
     """The approvals of one conversation. Reuse it for all of the conversation's turns; make a new one for the
     next conversation.
@@ -236,7 +213,8 @@ class Approvals:
         self._clock = clock
         self._remedy = remedy
         self._ledger = ApprovalLedger()
-        self._asking: dict[CallKey, _Asking] = {}
+        self._asking: dict[CallKey, trio.Lock] = {}
+        """The locks of open questions: one question at a time per key."""
 
     @property
     def policy(self) -> ApprovalPolicy:
@@ -283,10 +261,9 @@ class Approvals:
         key = _key(request.server, request.tool, canonical)
         # A copy of the hashed arguments: nobody can change it between the question and the call.
         question = replace(request, arguments=json.loads(canonical))
-        asking = self._asking.setdefault(key, _Asking())
-        asking.waiting += 1
+        lock = self._asking.setdefault(key, trio.Lock())
         try:
-            async with asking.lock:
+            async with lock:
                 answer = self._ledger.take(key, now=self._clock())
                 if answer is not None:
                     return Allowed(by="approval") if answer else Denied(reason=DECLINED)
@@ -296,9 +273,8 @@ class Approvals:
                     await on_pending()
                 return await self._answer(self._ask, question, key)
         finally:
-            asking.waiting -= 1
-            if not asking.waiting:
-                del self._asking[key]
+            if not lock.locked():  # it passes to the next task in line, if any
+                self._asking.pop(key, None)
 
     async def _answer(self, ask: Ask, request: ApprovalRequest, key: CallKey) -> Verdict:
         try:

@@ -16,7 +16,7 @@ done, error or cancelled. Events hold no media: they name the audio and pictures
     {"type":"mcp_tool_call_begin","round":1,"tool":{"id":"a","name":"home__play","arguments":{},"status":"invoking"}}
 
 A line is ASCII without a line break. The event read back equals the one written, except for what JSON or a
-log can't hold: inline data (see `results.redaction`) is replaced by a note with its size, lone surrogates by
+log can't hold: inline data (see `results.model_text`) is replaced by a note with its size, lone surrogates by
 U+FFFD, non-finite numbers by their names, values nested 128 deep or more by a note.
 
 A newer version may add keys and types. Unknown keys are ignored, and for an unknown type `from_json` returns
@@ -279,7 +279,7 @@ Event = (
 _DEPTH: Final = Limits().json_depth
 _DATA_KEYS: Final = frozenset({"data", "blob", "base64", "b64"})
 _KEYED_RUN: Final = 64
-"""Shortest string under such a key that is always data, as in results.redaction."""
+"""Shortest string under such a key that is always data, as in `results.model_text`."""
 
 
 # --- writing -----------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def parse_line(line: str | bytes) -> Mapping[str, object]:
 
 
 def read_event(line: str | bytes, raw: Mapping[str, object]) -> Event | None:
-    """Do as `from_json`, with a line that `parse_line` has parsed to `raw`."""
+    """Read a line, as `from_json` does, that `parse_line` has parsed to `raw`."""
     name = raw.get("type")
     if not isinstance(name, str):
         raise RecordingError(f"type: expected a string, got {kind_of(name)}", key="type")

@@ -4,21 +4,17 @@ Each model call is one `ModelStep`: the reply streams, its calls run in the step
 complete, and when all have results the chain is entered again, one level deeper. Budgets are checked on
 entry, whoever enters. When one is used up, the model is called once more without tools, with the reason; its
 answer ends the turn.
-
-More than 500 lines with `AudioPlayback`, whose events are part of a turn's and which nothing else uses.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 import trio
 
 from playhead.agent.approvals import Approvals
+from playhead.agent.audio_playback import AudioPlayback
 from playhead.agent.budgets import Hit
 from playhead.agent.conversation import (
     AssistantMessage,
@@ -35,13 +31,8 @@ from playhead.agent.conversation import (
     ToolCall,
     ToolMessage,
     ToolSpec,
-    UserMessage,
 )
 from playhead.agent.events import (
-    AudioEnd,
-    AudioResumed,
-    AudioStart,
-    AudioWaiting,
     Event,
     ReplyComplete,
     ReplyCreated,
@@ -55,13 +46,11 @@ from playhead.agent.events import (
 from playhead.agent.middleware import (
     CallNext,
     Context,
-    Emit,
     EndedBy,
     Hooks,
     ListNext,
     MiddlewareContext,
     Next,
-    ReadNext,
     TurnParams,
     TurnResult,
     compose,
@@ -69,19 +58,7 @@ from playhead.agent.middleware import (
 from playhead.agent.tool_calls import RunningCall, ToolCallRun
 from playhead.agent.tool_runner import CallOutcome, Prompting
 from playhead.concurrency import unwrap_exception_group
-from playhead.errors import ModelError, PlayheadError
-from playhead.playback.state import (
-    ItemEnd,
-    ItemError,
-    ItemResumed,
-    ItemStart,
-    ItemWaiting,
-    PlayerEvent,
-    PlayerState,
-    StateChange,
-    Status,
-)
-from playhead.stream.source import Playable
+from playhead.errors import ModelError
 
 
 class ModelStep:
@@ -190,7 +167,7 @@ class ModelStep:
         await self._calls.emit_end(self._ordered)
 
     def _cut_short(self) -> AssistantMessage:
-        """The partial reply without thinking: its provider accepts that only whole and signed."""
+        """Return the partial reply without thinking: its provider accepts that only whole and signed."""
         parts: list[Text | ToolCall] = []
         run = ""
         for piece in (*self._pieces, None):
@@ -283,7 +260,7 @@ class ToolLoop:
                         )
                         step = ModelStep(context, calls)
                         inner = replace(context, emit=step.emit, on_piece=step.on_piece)
-                        result = await next(inner, TurnParams(request=self._prompted(request)))
+                        result = await next(inner, TurnParams(request=self._with_tool_prompts(request)))
                         turn.meter.count_tokens(result.usage)
                         await step.take(result.message)
             finally:
@@ -302,13 +279,13 @@ class ToolLoop:
             return step, None
         return step, replace(result, message=step.message, messages=added, outcomes=step.outcomes)
 
-    def _prompted(self, request: ModelRequest) -> ModelRequest:
+    def _with_tool_prompts(self, request: ModelRequest) -> ModelRequest:
         """Add the system prompts of the offered tools."""
         runner = self._api.tools
         if not request.tools or not isinstance(runner, Prompting):
             return request
         added = runner.system_prompt(request.tools)
-        return replace(request, system=_joined(request.system, added)) if added else request
+        return replace(request, system=_join(request.system, added)) if added else request
 
     async def _run_call(self, context: Context, call: ToolCall) -> CallOutcome:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -375,7 +352,7 @@ def _ended_by(end: ReplyEnd) -> tuple[EndedBy, str]:
 
 def _last_request(request: ModelRequest, hit: Hit) -> ModelRequest:
     prompt = LAST_ANSWER.format(reason=hit.reason)
-    return replace(request, tools=(), system=_joined(request.system, prompt))
+    return replace(request, tools=(), system=_join(request.system, prompt))
 
 
 def _at_limit(reply: TurnResult, hit: Hit) -> TurnResult:
@@ -403,129 +380,17 @@ def _sum(first: TurnResult, rest: TurnResult) -> TurnResult:
         rest,
         messages=(*first.messages, *rest.messages),
         usage=TokenUsage(
-            input_tokens=_added(first.usage.input_tokens, rest.usage.input_tokens),
-            output_tokens=_added(first.usage.output_tokens, rest.usage.output_tokens),
+            input_tokens=_add_counts(first.usage.input_tokens, rest.usage.input_tokens),
+            output_tokens=_add_counts(first.usage.output_tokens, rest.usage.output_tokens),
         ),
         rounds=first.rounds + rest.rounds,
         outcomes=(*first.outcomes, *rest.outcomes),
     )
 
 
-def _added(one: int | None, other: int | None) -> int | None:
+def _add_counts(one: int | None, other: int | None) -> int | None:
     return None if one is None and other is None else (one or 0) + (other or 0)
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)
-
-
-# --- the audio of a turn ---------------------------------------------------------------------------------
-
-
-class MediaPlayer(Protocol):
-    """The part of `playback.Player` that the loop uses."""
-
-    async def play(self, media: Iterable[Playable]) -> None: ...
-    async def enqueue(self, media: Iterable[Playable]) -> None: ...
-    def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]: ...
-    def snapshot(self) -> PlayerState: ...
-
-
-_SOUNDING: Final = frozenset({Status.BUFFERING, Status.PLAYING, Status.PAUSED})
-
-
-class AudioPlayback:
-    """One turn's audio: the first result with media replaces the current item, later ones are queued."""
-
-    def __init__(self, player: MediaPlayer | None, read: ReadNext) -> None:
-        self._player = player
-        self._read = read
-        self._lock = trio.Lock()
-        self._begun = False
-        self._due: Counter[str] = Counter()
-        self._round = 1
-
-    @asynccontextmanager
-    async def watched(self, emit: Emit) -> AsyncIterator[None]:
-        """Report audio of this turn that waits or ends while the body runs. What keeps playing afterwards is
-        reported by the player (`Player.events`)."""
-        if self._player is None:
-            yield
-            return
-        with self._player.events() as events:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch, events, emit)
-                yield
-                nursery.cancel_scope.cancel()
-
-    def heard(self) -> tuple[UserMessage, ...]:
-        """Return the note for the history of a turn that is interrupted now: the model would otherwise take
-        its music for heard to the end. Empty if no audio of this turn was played and none plays.
-
-        It is a message of its own, since the results in the history may have been sent already, and names no
-        title: a server's words would stand in the user's message.
-        """
-        if self._player is None:
-            return ()
-        now = self._player.snapshot()
-        if not self._begun and now.status not in _SOUNDING:
-            return ()
-        note = f"[The turn was interrupted; music: {now.heard_seconds:.1f} s heard]"
-        return (UserMessage(parts=(Text(text=note),)),)
-
-    async def play(self, context: Context, tool: ToolRef, media: tuple[Playable, ...]) -> None:
-        """Hand `media` to the player. If it refuses them, that is reported as their end."""
-        if self._player is None or not media:
-            return
-        # One at a time: nothing may be enqueued before the `play` that empties the queue.
-        async with self._lock:
-            await self._play(self._player, context, tool, media)
-
-    async def _play(
-        self, player: MediaPlayer, context: Context, tool: ToolRef, media: tuple[Playable, ...]
-    ) -> None:
-        media = tuple([await self._read(context, item) for item in media])
-        self._round = context.round
-        for item in media:
-            await context.emit(
-                AudioStart(round=context.round, tool=tool, title=item.title, mime_type=item.mime_type)
-            )
-        self._due.update(item.title for item in media)
-        begun, self._begun = self._begun, True
-        try:
-            await (player.enqueue(media) if begun else player.play(media))
-        except PlayheadError as error:
-            for item in media:
-                await self._end(item.title, str(error), context.emit)
-
-    async def _watch(self, events: trio.MemoryReceiveChannel[PlayerEvent], emit: Emit) -> None:
-        async for event in events:
-            match event:
-                case ItemEnd():
-                    await self._end(event.title, None, emit)
-                case ItemError():
-                    await self._end(event.title, str(event.error), emit)
-                case ItemWaiting() if self._due[event.title]:
-                    why = None if event.last_error is None else str(event.last_error)
-                    await emit(
-                        AudioWaiting(
-                            round=self._round,
-                            title=event.title,
-                            seconds=event.seconds,
-                            last_error=why,
-                            patience_seconds=event.patience_seconds,
-                        )
-                    )
-                case ItemResumed() if self._due[event.title]:
-                    await emit(AudioResumed(round=self._round, title=event.title, seconds=event.seconds))
-                case ItemWaiting() | ItemResumed() | ItemStart() | StateChange():
-                    pass
-                case _:
-                    assert_never(event)
-
-    async def _end(self, title: str, error: str | None, emit: Emit) -> None:
-        if not self._due[title]:
-            return  # from an earlier turn
-        self._due[title] -= 1
-        ended: Event = AudioEnd(round=self._round, title=title, error=error)
-        await emit(ended)

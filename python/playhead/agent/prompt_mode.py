@@ -302,16 +302,16 @@ class PromptModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
-        """Do as `Model.stream`. Cancellation leaves the inner model's context; no other resource is open.
+        """Stream a reply, as `Model.stream` does. Cancellation leaves the inner model's context.
 
         Raises what `inner` raises, and `ModelError` if its reply stops without a `ReplyEnd`.
         """
-        if not request.tools and not has_calls(request.messages):
-            async with self._inner.stream(encode(request, template=self._template)) as pieces:
+        encoded = encode(request, template=self._template)
+        if encoded is request:
+            async with self._inner.stream(request) as pieces:
                 yield pieces
             return
         self._last = max(self._last, _last_id(request.messages))
-        encoded = encode(request, template=self._template)
         async with self._inner.stream(encoded) as pieces, aclosing(self._decode(pieces)) as decoded:
             yield decoded
 
@@ -332,7 +332,7 @@ class PromptModel:
                 case CallStarted():
                     output = ()
                 case CallReady():
-                    output = reply.native(piece.call)
+                    output = reply.add_native(piece.call)
                 case ReplyEnd():
                     for last in reply.pieces(parser.finish()):
                         yield last
@@ -397,9 +397,9 @@ class _Reply:
         self._add(Thinking, piece.text)
         yield piece
 
-    def native(self, call: ToolCall) -> Iterator[ReplyPiece]:
-        """A native call of the inner model, although it was offered no tools: it runs like the others, and
-        the history shows it as if it had been written in tags."""
+    def add_native(self, call: ToolCall) -> Iterator[ReplyPiece]:
+        """Add a native call of the inner model, although it was offered no tools. It runs like the others,
+        and the history shows it as if it had been written in tags."""
         self.raw.append(call_text(call))
         yield from self._ready(replace(call, id=""))
 

@@ -127,6 +127,8 @@ class ScriptedModel:
         self._name = name
         self._requests: list[ModelRequest] = []
         self._left_early: list[int] = []
+        self._played: set[int] = set()
+        """Indexes of the replies that were played to their end, or failed as scripted."""
         self._calls = 0
 
     @property
@@ -155,14 +157,16 @@ class ScriptedModel:
         """Play the next reply. Every piece is a checkpoint, so cancellation can happen between any two."""
         index = len(self._requests)
         self._requests.append(request)
-        playing = _Playing(self._numbered(self._next(request, index)), self._provider, self._sizes)
+        scripted = self._numbered(self._next(request, index))
         try:
             await trio.lowlevel.checkpoint()
-            playing.refuse()
-            async with aclosing(playing.pieces()) as pieces:
+            if scripted.parts and isinstance(refusal := scripted.parts[0], BaseException):
+                self._played.add(index)
+                raise refusal
+            async with aclosing(self._pieces(scripted, index)) as pieces:
                 yield pieces
         finally:
-            if not playing.over:
+            if index not in self._played:
                 self._left_early.append(index)
 
     def _next(self, request: ModelRequest, index: int) -> ScriptedReply:
@@ -184,25 +188,9 @@ class ScriptedModel:
             parts.append(part)
         return replace(scripted, parts=tuple(parts))
 
-
-class _Playing:
-    """One reply while it is played."""
-
-    def __init__(self, scripted: ScriptedReply, provider: Provider, sizes: tuple[int, ...]) -> None:
-        self._reply = scripted
-        self._provider = provider
-        self._sizes = sizes
-        self.over = False
-        """It was played to its end, or failed as scripted."""
-
-    def refuse(self) -> None:
-        if self._reply.parts and isinstance(self._reply.parts[0], BaseException):
-            self.over = True
-            raise self._reply.parts[0]
-
-    async def pieces(self) -> AsyncGenerator[ReplyPiece]:
+    async def _pieces(self, scripted: ScriptedReply, index: int) -> AsyncGenerator[ReplyPiece]:
         parts: list[Text | Thinking | ToolCall] = []
-        for part in self._reply.parts:
+        for part in scripted.parts:
             await trio.lowlevel.checkpoint()
             match part:
                 case Text():
@@ -224,15 +212,15 @@ class _Playing:
                     part.reached.set()
                     await part.until.wait()
                 case BaseException():
-                    self.over = True
+                    self._played.add(index)
                     raise part
                 case _:
                     assert_never(part)
         await trio.lowlevel.checkpoint()
         message = AssistantMessage(parts=tuple(parts), provider=self._provider)
-        stop = self._reply.stop or ("calls" if message.calls else "end")
-        self.over = True
-        yield ReplyEnd(message=message, stop=stop, usage=self._reply.usage, reason=self._reply.reason)
+        stop = scripted.stop or ("calls" if message.calls else "end")
+        self._played.add(index)
+        yield ReplyEnd(message=message, stop=stop, usage=scripted.usage, reason=scripted.reason)
 
     def _cut(self, text: str) -> Iterator[str]:
         if not self._sizes:

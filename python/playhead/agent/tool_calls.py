@@ -220,7 +220,7 @@ class ToolCallRun:
                         has_slot = True
                         await self._begin(running)
                 if outcome is None:
-                    outcome = await self._called(running)
+                    outcome = await self._outcome_of(running)
             finally:
                 if has_slot:
                     self._slots.release()
@@ -250,7 +250,7 @@ class ToolCallRun:
         be named can't be approved."""
         try:
             request = approval_request(self._runner, self._offered[call.name], call)
-        except Exception as error:  # noqa: BLE001 - a user's runner, as in `_called`: the other calls continue
+        except Exception as error:  # noqa: BLE001 - a user's runner, as in `_outcome_of`: the other calls continue
             return failed(call, error, self._offered)
         return request or unknown(call, (name for name in self._offered if name != call.name))
 
@@ -262,7 +262,7 @@ class ToolCallRun:
         running.status = "invoking"
         await self._context.emit(ToolCallBegin(round=self._context.round, tool=running.ref))
 
-    async def _called(self, running: RunningCall) -> CallOutcome:
+    async def _outcome_of(self, running: RunningCall) -> CallOutcome:
         call, turn = running.call, self._context.state
         try:
             outcome = await self._call_next(self._context, call)

@@ -9,14 +9,8 @@ from playhead.lazy_names import lazy_names
 if TYPE_CHECKING:
     from playhead.check.baseline import Baseline, IgnoredCheck, baseline_of, load_baseline
     from playhead.check.catalogue import CheckKind
-    from playhead.check.options import (
-        CheckOptions,
-        Expectations,
-        ExpectedCall,
-        LoadPlan,
-        draft_expectations,
-        load_expectations,
-    )
+    from playhead.check.expectations import Expectations, ExpectedCall, draft_expectations, load_expectations
+    from playhead.check.options import CheckOptions, LoadPlan
     from playhead.check.report import to_html, to_json, to_junit, to_markdown, write_report
     from playhead.check.results import Check, LoadFigures, Report, Sample, TestResult
     from playhead.check.run import check_server
@@ -49,14 +43,8 @@ __all__ = [
 _MODULES: Final = {
     "baseline": ("Baseline", "IgnoredCheck", "baseline_of", "load_baseline"),
     "catalogue": ("CheckKind",),
-    "options": (
-        "CheckOptions",
-        "Expectations",
-        "ExpectedCall",
-        "LoadPlan",
-        "draft_expectations",
-        "load_expectations",
-    ),
+    "expectations": ("Expectations", "ExpectedCall", "draft_expectations", "load_expectations"),
+    "options": ("CheckOptions", "LoadPlan"),
     "report": ("to_html", "to_json", "to_junit", "to_markdown", "write_report"),
     "results": ("Check", "LoadFigures", "Report", "Sample", "TestResult"),
     "run": ("check_server",),

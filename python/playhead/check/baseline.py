@@ -1,4 +1,4 @@
-"""Triage of findings: those that don't count, because of their level, an ignored check, or a baseline.
+"""Triage of findings: which failures count, by their level, the ignored checks, and a baseline.
 
 A *finding* is a check that fails on a subject, however many calls show it. A baseline file records the
 findings of a server and the definitions of its tools. Later checks fail for findings that it does not have,
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from playhead.check.catalogue import Level
-from playhead.check.results import Check, Found, Json, Report, TestDraft, TestResult, judged
+from playhead.check.results import Check, Json, Report, TestDraft, TestResult, status_of
 from playhead.errors import ConfigError, UsageError
 from playhead.escaping import did_you_mean, shortened
 from playhead.redaction import redacted
@@ -32,7 +32,7 @@ _COMPARED: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 FIELDS: Final = tuple(name for _, names in _COMPARED for name in names)
 """The fields of a definition that a baseline records."""
 _DIFFERENCES: Final = 5
-"""Shown per check."""
+"""The number of differences shown per check."""
 _SHOWN_CHARS: Final = 80
 _MESSAGE_CHARS: Final = 300
 _FORMAT: Final = 1
@@ -76,7 +76,7 @@ class KnownFinding:
     check: str
     subject: str
     message: str = ""
-    """Of the first time, for the reader of the file; not compared."""
+    """The message when it was recorded, for the reader of the file; not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Baseline:
 
     def to_json(self) -> str:
         """Format the file: the same findings and definitions yield the same text."""
-        found = {
+        content = {
             "playhead_baseline": self.playhead_baseline,
             "server": self.server,
             "depth": self.depth,
@@ -113,7 +113,7 @@ class Baseline:
             ],
             "tools": self.tools,
         }
-        return json.dumps(found, indent=2, sort_keys=False) + "\n"
+        return json.dumps(content, indent=2) + "\n"
 
 
 def load_baseline(path: Path) -> Baseline:
@@ -178,7 +178,7 @@ class Triage:
         checks = tuple(self._accepted(check, test) for check in test.checks)
         if not any(check.verdict == "accepted" for check in checks):
             return test
-        status, error = judged(checks)
+        status, error = status_of(checks)
         return replace(test, checks=checks, status=status, error=error)
 
     def _accepted(self, check: Check, test: TestResult) -> Check:
@@ -193,7 +193,7 @@ class Triage:
         return check
 
     def remarks(self, report: Report) -> Iterator[str]:
-        """Name what was asked for in vain: ignored checks that didn't fail, and findings that are gone."""
+        """Name the ignored checks that didn't fail, and the findings of the baseline that are gone."""
         failures = [
             (test, check) for test in report.tests for check in test.checks if check.accepted is not None
         ]
@@ -213,7 +213,7 @@ class Triage:
         return replace(test, subject=redacted(test.subject, self.secrets))
 
 
-def recorded(report: Report, baseline: Baseline) -> Report:
+def accept_recorded(report: Report, baseline: Baseline) -> Report:
     """Return `report` with every finding that `baseline` has marked as accepted."""
     triage = Triage(baseline=baseline)
     return replace(report, tests=tuple(triage.apply(test) for test in report.tests))
@@ -222,11 +222,7 @@ def recorded(report: Report, baseline: Baseline) -> Report:
 # --- drift ---------------------------------------------------------------------------------------------
 
 
-def judge_drift(
-    baseline: Baseline,
-    definitions: Mapping[str, Mapping[str, Json]],
-    found: Found,
-) -> None:
+def drift_tests(baseline: Baseline, definitions: Mapping[str, Mapping[str, Json]]) -> Iterator[TestResult]:
     """Compare each tool with its definition in `baseline`: one test per tool. A new tool has none."""
     for name, before in baseline.tools.items():
         draft = TestDraft(subject=f"tool {name}", title="compared with the baseline", tool=name)
@@ -238,13 +234,13 @@ def judge_drift(
             for kind, fields in _COMPARED:
                 changes = [it for name in fields for it in _changes(name, before, now)]
                 draft.require(kind, not changes, "; ".join(changes))
-        found(draft.done())
+        yield draft.done()
 
 
 def _changes(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    found = list(_differences(name, before.get(name, _ABSENT), now.get(name, _ABSENT)))
-    more = [f"and {len(found) - _DIFFERENCES} more"] if len(found) > _DIFFERENCES else []
-    return found[:_DIFFERENCES] + more
+    differences = list(_differences(name, before.get(name, _ABSENT), now.get(name, _ABSENT)))
+    more = [f"and {len(differences) - _DIFFERENCES} more"] if len(differences) > _DIFFERENCES else []
+    return differences[:_DIFFERENCES] + more
 
 
 def _differences(path: str, before: object, now: object) -> Iterator[str]:
@@ -275,7 +271,7 @@ def _changed_text(path: str, before: str, now: str) -> str:
 
 
 def _canonical(value: object) -> str | None:
-    """1 and 1.0 are the same number in JSON, true and 1 are not the same value."""
+    """Write JSON in one form: 1 and 1.0 are the same number, but true and 1 are not the same value."""
     if value is _ABSENT:
         return None
     if isinstance(value, float) and value.is_integer():

@@ -1,24 +1,23 @@
 """The state graph of a check, and its two runners.
 
-Nodes are coroutines from the state to an update of it; each has one edge, to a node or to a choice. The graph
-has two stages, because the tools of a server are known only after discovery:
+Nodes are coroutines from the state to an update of it. The graph has two stages, because the tools of a
+server are known only after discovery:
 
     discovery:  check_mcp_status ─→ discover_tools ─→ END        (END if the server is unavailable)
     testing:    test_<tool> ─→ … ─→ test_resources ─→ test_prompts ─→ generate_report ─→ END
                 (quick: generate_report ─→ END)
 
-Both runners of a `Graph` produce the same report: `run_graph` needs no dependency, and `run_under_langgraph`
-runs the same nodes and edges under LangGraph. LangGraph's asynchronous interface needs asyncio, so its
-synchronous `invoke` runs in a worker thread, and each node it calls is run by the trio thread, in a nursery
-of the caller. So nodes are cancelled with the caller, and the thread then ends by itself, because every
-further node is refused.
+Both runners produce the same report: `run_graph` needs no dependency, and `run_under_langgraph` runs the same
+nodes under LangGraph. LangGraph's asynchronous interface needs asyncio, so its synchronous `invoke` runs in a
+worker thread, and each node it calls is run by the trio thread, in a nursery of the caller. So nodes are
+cancelled with the caller, and the thread then ends by itself, because every further node is refused.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypedDict, cast
 
 import trio
@@ -29,8 +28,6 @@ from playhead.extras import require_extra
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
-
-END: Final = "END"
 
 McpStatus = Literal["unknown", "available", "unavailable"]
 
@@ -60,26 +57,12 @@ class Update(TypedDict, total=False):
 Node = Callable[[State], Awaitable[Update]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """An edge that depends on the state."""
-
-    choose: Callable[[State], str]
-    targets: tuple[str, ...]
-    """All possible results of `choose`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
-    """Nodes by name, the first one, and the edge of each."""
-
-    nodes: Mapping[str, Node]
-    first: str
-    edges: Mapping[str, str | Choice]
+Graph = Mapping[str, Node]
+"""The nodes by name, in order. After each, the graph ends if the server is unavailable."""
 
 
 class Runner(Protocol):
-    """Run a graph from `first` to `END` and return the last state."""
+    """Run the nodes of a graph in order and return the last state."""
 
     async def __call__(self, graph: Graph, state: State) -> State: ...
 
@@ -109,27 +92,12 @@ def first_state() -> State:
 
 def discovery_graph(steps: Steps) -> Graph:
     """Return the first stage: connect, and list the tools."""
-
-    def reached(state: State) -> str:
-        return "discover_tools" if state["mcp_status"] == "available" else END
-
-    return Graph(
-        nodes={"check_mcp_status": steps.check_mcp_status, "discover_tools": steps.discover_tools},
-        first="check_mcp_status",
-        edges={
-            "check_mcp_status": Choice(choose=reached, targets=("discover_tools", END)),
-            "discover_tools": END,
-        },
-    )
+    return {"check_mcp_status": steps.check_mcp_status, "discover_tools": steps.discover_tools}
 
 
 def reporting_graph(steps: Steps) -> Graph:
     """Return the second stage of a quick check, which calls nothing."""
-    return Graph(
-        nodes={"generate_report": steps.generate_report},
-        first="generate_report",
-        edges={"generate_report": END},
-    )
+    return {"generate_report": steps.generate_report}
 
 
 def testing_graph(steps: Steps, tools: Sequence[str]) -> Graph:
@@ -148,18 +116,10 @@ def testing_graph(steps: Steps, tools: Sequence[str]) -> Graph:
         while name in fixed or name in nodes:  # for example, a tool called "resources"
             name += "_"
         nodes[name] = steps.test_tool(tool)
-    nodes |= fixed
-    names = list(nodes)
-    return Graph(nodes=nodes, first=names[0], edges=dict(zip(names, [*names[1:], END], strict=True)))
+    return nodes | fixed
 
 
-def following(graph: Graph, name: str, state: State) -> str:
-    """Return the node after `name`, or END."""
-    edge = graph.edges[name]
-    return edge if isinstance(edge, str) else edge.choose(state)
-
-
-def merged(state: State, update: Update) -> State:
+def merge(state: State, update: Update) -> State:
     """Return `state` with `update` applied."""
     after = State(**(state | update))
     after["messages"] = [*state["messages"], *update.get("messages", [])]
@@ -168,11 +128,11 @@ def merged(state: State, update: Update) -> State:
 
 async def run_graph(graph: Graph, state: State) -> State:
     """Run the nodes one after the other, without LangGraph. Cancelling cancels the running node."""
-    name = graph.first
-    while name != END:
+    for node in graph.values():
         await trio.lowlevel.checkpoint()
-        state = merged(state, await graph.nodes[name](state))
-        name = following(graph, name, state)
+        state = merge(state, await node(state))
+        if state["mcp_status"] == "unavailable":
+            break
     return state
 
 
@@ -187,7 +147,7 @@ class _StoppedError(Exception):
 
 
 async def run_under_langgraph(graph: Graph, state: State) -> State:
-    """A `Runner`: run `graph` under LangGraph. Raises `UsageError` if it isn't installed.
+    """Run `graph` under LangGraph. Raises `UsageError` if it isn't installed.
 
     Cancelling cancels the running node, and returns when LangGraph's thread has ended.
     """
@@ -196,7 +156,7 @@ async def run_under_langgraph(graph: Graph, state: State) -> State:
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
             compiled = _compiled(graph, _Bridge(nursery))
-            config: Any = {"recursion_limit": len(graph.nodes) + 1}
+            config: Any = {"recursion_limit": len(graph) + 1}
 
             def invoke() -> dict[str, Any] | None:
                 try:
@@ -248,21 +208,16 @@ class _Bridge:
 
 
 def _compiled(graph: Graph, bridge: _Bridge) -> CompiledStateGraph[State, None, State, State]:
-    import langgraph.graph as langgraph
+    from langgraph.graph import END, START, StateGraph
 
-    def name_of(name: str) -> str:
-        return langgraph.END if name == END else name.translate(_RESERVED)
+    def edge_to(following: str) -> Callable[[State], str]:
+        return lambda state: END if state["mcp_status"] == "unavailable" else following
 
-    def chooser(choice: Choice) -> Callable[[State], str]:
-        return lambda state: name_of(choice.choose(state))
-
-    builder = langgraph.StateGraph(State)
-    for name, node in graph.nodes.items():
-        builder.add_node(name_of(name), bridge.step(node))
-    builder.add_edge(langgraph.START, name_of(graph.first))
-    for name, edge in graph.edges.items():
-        if isinstance(edge, str):
-            builder.add_edge(name_of(name), name_of(edge))
-        else:
-            builder.add_conditional_edges(name_of(name), chooser(edge), [name_of(to) for to in edge.targets])
+    builder = StateGraph(State)
+    names = [name.translate(_RESERVED) for name in graph]
+    for name, node in zip(names, graph.values(), strict=True):
+        builder.add_node(name, bridge.step(node))
+    builder.add_edge(START, names[0])
+    for name, following in pairwise([*names, END]):
+        builder.add_conditional_edges(name, edge_to(following), [following, END])
     return builder.compile()

@@ -1,8 +1,8 @@
-"""Load: clients that repeat a request, and the figures of it.
+"""Load: clients that repeat a request, and the figures of their answers.
 
-The engine (`run_load`, `LoadMeter`) knows no server: a request is an awaitable that yields a `LoadAnswer`. In
-`playhead fleet` a request is a whole play (`PlayRecord`), and `fleet_figures` joins those of its processes.
-`probe_load` gives it the requests that a server answered before, over the connection of the check.
+The engine (`run_load`, `LoadMeter`) knows no server: a request is an awaitable that yields a `LoadAnswer`.
+`probe_load` repeats the requests that a server answered before, over the connection of the check. In
+`playhead fleet` a request is a whole play (`PlayRecord`); `fleet_figures` joins the records of all processes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,12 @@ from typing import Final
 import trio
 
 from playhead.check.options import LoadPlan
-from playhead.check.probes.asking import TOO_OFTEN, said
-from playhead.check.results import (
-    Found,
-    LoadFigures,
-    TestDraft,
-    TestResult,
-    successful_requests,
-)
+from playhead.check.probes.asking import TOO_OFTEN, error_words
+from playhead.check.results import LoadFigures, TestResult, successful_requests
 from playhead.check.target import Target, is_too_often
 
 _MOST_READS: Final = 3
 """Resources read under load; they tend to share their figures."""
-
 _MILLISECONDS: Final = 1_000.0
 
 
@@ -46,7 +39,7 @@ class LoadMeter:
     """Collects answers, of any number of clients, and computes the figures."""
 
     latencies_ms: list[float] = field(default_factory=list)
-    """Of successful requests."""
+    """The latencies of successful requests."""
     size_bytes: int = 0
     failures: int = 0
     first_failure: str | None = None
@@ -112,7 +105,7 @@ class PlayRecord:
     item: int
     failure: str | None = None
     first_audio_ms: float | None = None
-    """From the request for the item to its first frame; None if none was played."""
+    """The time from the request for the item to its first frame; None if none was played."""
     underruns: int = 0
     reads: int = 0
     """`resources/read` that the server received."""
@@ -122,7 +115,7 @@ class PlayRecord:
     server_bytes: int = 0
     cache_bytes: int = 0
     pcm_sha256: str | None = None
-    """Of all that was played; None if it was not played to its end."""
+    """The digest of everything that was played; None if it was not played to its end."""
 
 
 def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
@@ -154,72 +147,59 @@ def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
 
 
 async def probe_load(
-    target: Target,
-    plan: LoadPlan,
-    tests: Sequence[TestResult],
-    found: Found,
-    measured: Callable[[LoadFigures], None],
+    target: Target, plan: LoadPlan, tests: Sequence[TestResult], on_figures: Callable[[LoadFigures], None]
 ) -> None:
     """Repeat one successful call of each tool in `tests`, and one read of some resources.
 
-    Calls `found` with a test per repeated request, and `measured` with its figures. A destructive tool that
-    the options don't allow has no successful call.
+    Each repeated request is a test, and `on_figures` receives its figures. A destructive tool that the
+    options don't allow has no successful call.
     """
     chosen = list(_repeatable(tests))
     if not chosen:
         why = "no request was answered with a result that could be repeated"
-        found(TestResult(subject="load", title=str(plan), status="skipped", error=why))
+        target.on_test(TestResult(subject="load", title=str(plan), status="skipped", error=why))
     for test in chosen:
-        await _measure(target, plan, test, found, measured)
+        on_figures(await _measure(target, plan, test))
 
 
 def _repeatable(tests: Sequence[TestResult]) -> Iterator[TestResult]:
-    calls: dict[str, TestResult] = {}
-    for test in successful_requests(tests, "tools/call"):
-        calls.setdefault(test.subject, test)
-    reads: dict[str, TestResult] = {}
-    for test in successful_requests(tests, "resources/read"):
-        reads.setdefault(test.subject, test)
-    yield from calls.values()
-    yield from list(reads.values())[:_MOST_READS]
+    """Choose the first successful call of each tool, and the first reads."""
+    for method, most in (("tools/call", None), ("resources/read", _MOST_READS)):
+        first: dict[str, TestResult] = {}
+        for test in successful_requests(tests, method):
+            first.setdefault(test.subject, test)
+        yield from list(first.values())[:most]
 
 
-async def _measure(
-    target: Target,
-    plan: LoadPlan,
-    test: TestResult,
-    found: Found,
-    measured: Callable[[LoadFigures], None],
-) -> None:
+async def _measure(target: Target, plan: LoadPlan, test: TestResult) -> LoadFigures:
     method, params = test.method, test.input
     assert method is not None, "a successful request has a method"
     assert isinstance(params, Mapping), "and complete parameters"
-    draft = TestDraft(subject=test.subject, title=f"load {plan}", tool=test.tool, method=method, input=params)
+    title = f"load {plan}"
+    with target.test(test.subject, title, tool=test.tool, method=method, input=params) as draft:
 
-    async def request() -> LoadAnswer:
-        answer = await target.request_once(method, params, timeout_seconds=target.options.timeout_seconds)
-        if is_too_often(answer):
-            draft.void = TOO_OFTEN
-        if answer.result is None:
-            return LoadAnswer(failure=str(answer.failure) if answer.error is None else said(answer.error))
-        if answer.result.get("isError") is True:
-            return LoadAnswer(failure="a result with isError")
-        text = json.dumps(answer.result, ensure_ascii=False, separators=(",", ":"))
-        return LoadAnswer(size_bytes=len(text.encode("utf-8", "surrogatepass")))
+        async def request() -> LoadAnswer:
+            answer = await target.request_once(method, params, timeout_seconds=target.options.timeout_seconds)
+            if is_too_often(answer):
+                draft.void = TOO_OFTEN
+            if answer.result is None:
+                failure = str(answer.failure) if answer.error is None else error_words(answer.error)
+                return LoadAnswer(failure=failure)
+            if answer.result.get("isError") is True:
+                return LoadAnswer(failure="a result with isError")
+            text = json.dumps(answer.result, ensure_ascii=False, separators=(",", ":"))
+            return LoadAnswer(size_bytes=len(text.encode("utf-8", "surrogatepass")))
 
-    meter, seconds = await run_load(plan, request)
-    figures = meter.figures(subject=test.subject, method=method, clients=plan.clients, seconds=seconds)
-    measured(figures)
-    if figures.requests == 0:
-        draft.failed(
-            "load.answered",
-            f"expected results, as for a single client; no request was answered within {plan.seconds:g} s",
-        )
-    else:
-        draft.require(
-            "load.answered",
-            figures.failures == 0,
-            f"expected {figures.requests} results, as for a single client, got"
-            f" {figures.requests - figures.failures}; the first failure: {figures.first_failure}",
-        )
-    found(draft.done())
+        meter, seconds = await run_load(plan, request)
+        figures = meter.figures(subject=test.subject, method=method, clients=plan.clients, seconds=seconds)
+        if figures.requests == 0:
+            why = f"no request was answered within {plan.seconds:g} s"
+            draft.failed("load.answered", f"expected results, as for a single client; {why}")
+        else:
+            draft.require(
+                "load.answered",
+                figures.failures == 0,
+                f"expected {figures.requests} results, as for a single client, got"
+                f" {figures.requests - figures.failures}; the first failure: {figures.first_failure}",
+            )
+    return figures

@@ -1,4 +1,4 @@
-"""The findings of a check: single checks, the tests they belong to, and the report.
+"""The results of a check: single checks, the tests that they belong to, and the report.
 
 A *check* is one judgement with a stable name (`tools.structured-content`). A *test* is one action (a call, a
 read, a listing) with the checks made on its outcome. The report counts tests. Everything here is plain data:
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -29,12 +29,12 @@ Acceptance = Literal["ignored", "known", "level"]
 a SHOULD and only MUSTs count."""
 
 MOST_SAMPLE_BYTES: Final = 2 * 1024 * 1024
-"""Of one image or audio in a report: two minutes of mp3, twelve seconds of wav."""
+"""The limit of one image or audio in a report: two minutes of mp3, twelve seconds of wav."""
 _MOST_SAMPLES: Final = 3
 _SAMPLE_TYPE: Final = re.compile(r"image/(?:png|jpeg|gif|webp|bmp)|audio/[a-z0-9.+-]{1,40}")
-"""The types that browsers show; SVG is none of them, since it may have scripts."""
+"""The types that browsers show, except SVG, which may have scripts."""
 _MESSAGE_CHARS: Final = 4_000
-"""Of one message, which may quote a server at any length."""
+"""The limit of one message, which may quote a server at any length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +44,10 @@ class Check:
     kind: CheckKind
     verdict: Verdict
     message: str = ""
-    """Of a failed or accepted check: expected and actual value, place and remedy. Of a skipped one: the
-    reason."""
+    """The expected and the actual value, place and remedy of a failed or accepted check; the reason for a
+    skipped one."""
     accepted: Acceptance | None = None
-    """Of an accepted check: the reason."""
+    """The reason for an accepted check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +89,7 @@ class TestResult:
     samples: tuple[Sample, ...] = ()
 
 
-Found = Callable[[TestResult], None]
-"""Takes a finished test. Must not block."""
-
-
-def judged(checks: Sequence[Check], *, undecided: str | None = None) -> tuple[Status, str | None]:
+def status_of(checks: Sequence[Check], *, undecided: str | None = None) -> tuple[Status, str | None]:
     """Derive the status and error of a test from its checks.
 
     `undecided` is the reason why a test without a failed check is an `error` and not a success.
@@ -130,7 +126,7 @@ class LoadFigures:
     requests_per_second: float
     """Successful ones."""
     bytes_per_second: float
-    """Of the successful results, as compact JSON."""
+    """The size of the successful results as compact JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +152,7 @@ class Report:
     tools: tuple[str, ...] = ()
     """Names of the tools discovered."""
     definitions: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
-    """Of the discovered tools, by name: description, schemas and annotations as listed."""
+    """The discovered tools by name: description, schemas and annotations as listed."""
     tests: tuple[TestResult, ...] = ()
     load: tuple[LoadFigures, ...] = ()
     """Figures of `CheckOptions.load`, one per repeated request."""
@@ -173,8 +169,8 @@ class Report:
     @property
     def passed(self) -> bool:
         """True if the server was available, the check completed, and no test failed."""
-        there = self.mcp_service_status == "available"
-        return there and not self.interrupted and self.count("failed") == 0
+        is_available = self.mcp_service_status == "available"
+        return is_available and not self.interrupted and self.count("failed") == 0
 
 
 def successful_requests(tests: Iterable[TestResult], method: str) -> Iterator[TestResult]:
@@ -235,7 +231,7 @@ class TestDraft:
         self.checks.append(Check(kind=row, verdict=verdict, message=message[:_MESSAGE_CHARS]))
 
     def sample(self, mime_type: str | None, data: bytes) -> None:
-        """Keep an image or audio of the answer for the report; other types are ignored."""
+        """Add an image or audio of the answer to the report; other types are ignored."""
         kind = (mime_type or "").partition(";")[0].strip().lower()
         if _SAMPLE_TYPE.fullmatch(kind) and data and len(self.samples) < _MOST_SAMPLES:
             text = b64encode(data).decode() if len(data) <= MOST_SAMPLE_BYTES else None
@@ -260,7 +256,7 @@ class TestDraft:
         if self.void is not None:
             self.undecided = self.void
             self.checks = [Check(kind=it.kind, verdict="skipped", message=self.void) for it in self.checks]
-        status, error = judged(self.checks, undecided=self.undecided)
+        status, error = status_of(self.checks, undecided=self.undecided)
         return TestResult(
             subject=self.subject,
             title=self.title,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import mcp_types as types
@@ -13,7 +14,9 @@ import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
-from playhead.check.baseline import Triage, definition_of, judge_drift
+from playhead.check.baseline import Triage, definition_of, drift_tests
+from playhead.check.footprint import Footprint, changes, footprint, listed_resources
+from playhead.check.framework import attribute
 from playhead.check.graph import (
     Graph,
     Node,
@@ -22,25 +25,18 @@ from playhead.check.graph import (
     Update,
     discovery_graph,
     first_state,
-    merged,
+    merge,
     reporting_graph,
     run_graph,
     testing_graph,
 )
 from playhead.check.load import probe_load
 from playhead.check.options import CheckOptions
-from playhead.check.probes.connection import judge_stay, judge_wire, probe_connection, unreachable
+from playhead.check.probes.connection import judge_stay, judge_wire, probe_connection, unreachable_test
 from playhead.check.probes.discovery import probe_discovery
 from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
-from playhead.check.probes.server import (
-    Footprint,
-    attributed,
-    changes,
-    footprint,
-    listed_resources,
-    probe_server,
-)
+from playhead.check.probes.server import probe_server
 from playhead.check.probes.tools import probe_tool
 from playhead.check.results import (
     Json,
@@ -51,6 +47,7 @@ from playhead.check.results import (
 )
 from playhead.check.target import (
     Checkable,
+    OnTest,
     Target,
     open_target,
     resolve,
@@ -62,12 +59,11 @@ from playhead.errors import ConnectError, PlayheadError
 from playhead.limits import MIB
 from playhead.redaction import redacted_values
 
-OnTest = Callable[[TestResult], None]
 OnBrokenOff = Callable[[Report], None]
 
 MOST_TOOLS: Final = 256
 """Tools called on one server; the rest is reported as skipped."""
-_KEPT_CHARS: Final = 64 * MIB
+_STORED_CHARS: Final = 64 * MIB
 """Characters of requests and answers in a report; beyond it, those of passed tests are omitted."""
 _SAMPLE_CHARS: Final = 16 * MIB
 """Characters of images and audio in a report."""
@@ -95,7 +91,7 @@ async def check_server(
     `unavailable`. Raises `ConfigError` for an invalid target. Cancelling stops the server's process, if any,
     and everything in flight.
     """
-    check = _Check(resolve(target), options or CheckOptions(), on_test or _ignore)
+    check = _Check(resolve(target), options or CheckOptions(), on_test)
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
             check.nursery = nursery
@@ -108,12 +104,8 @@ async def check_server(
                     on_broken_off(check.broken_off())
                 raise
             finally:
-                check.leave()
+                check.release()
     return state["result"] or check.report(state)
-
-
-def _ignore(_test: TestResult) -> None:
-    """Discard a test: the default of `on_test`."""
 
 
 class _Check:
@@ -125,7 +117,7 @@ class _Check:
 
     nursery: trio.Nursery
 
-    def __init__(self, server: Checkable, options: CheckOptions, on_test: OnTest) -> None:
+    def __init__(self, server: Checkable, options: CheckOptions, on_test: OnTest | None) -> None:
         self._server = server
         self._options = options
         secrets = server.secrets if isinstance(server, ServerConfig) else frozenset[str]()
@@ -137,7 +129,7 @@ class _Check:
         )
         self._on_test = on_test
         self._target: Target | None = None
-        self._left = trio.Event()
+        self._release = trio.Event()
         self._tests: list[TestResult] = []
         self._load: list[LoadFigures] = []
         self._samples: dict[str, set[str]] = {}
@@ -146,7 +138,7 @@ class _Check:
         self._before = Footprint(entries={})
         self._reconnects = 0
         self._lost_at: list[str] = []
-        self._kept_chars = 0
+        self._stored_chars = 0
         self._started = trio.current_time()
         self._deadline = self._started + options.total_seconds
         self._timed_out = False
@@ -160,20 +152,20 @@ class _Check:
         if self._options.depth == "full":
             self._before = await trio.to_thread.run_sync(footprint, self._server)
         try:
-            self._target = await self.nursery.start(self._hold)
+            self._target = await self.nursery.start(self._hold_connection)
         except ConnectError as error:
-            self._found(unreachable(error, (trio.current_time() - started) * 1000))
+            self._add(unreachable_test(error, (trio.current_time() - started) * 1000))
             return Update(
                 current_task="check_mcp_status",
                 mcp_status="unavailable",
                 error=str(error),
                 messages=[f"could not connect: {error}"],
             )
-        target = self._there()
+        target = self._connected_target()
         latency_ms = (trio.current_time() - started) * 1000
         if self._options.depth == "full":
             self._before = replace(self._before, resources=await listed_resources(target))
-        await self._probe("connection", lambda: probe_connection(target, self._found, latency_ms=latency_ms))
+        await self._probe("connection", partial(probe_connection, latency_ms=latency_ms))
         return Update(
             current_task="check_mcp_status",
             mcp_status="available",
@@ -182,59 +174,56 @@ class _Check:
 
     async def discover_tools(self, state: State) -> Update:
         """List the tools."""
-        target = self._there()
-
-        async def discover() -> None:
-            target.tools = await probe_discovery(target, self._found)
-            if (before := self._triage.baseline) is not None:
-                judge_drift(before, redacted_values(self._definitions(), self._triage.secrets), self._found)
-
-        await self._probe("discovery", discover)
-        names = [tool.name for tool in target.tools]
+        await self._probe("discovery", self._discover)
+        names = [tool.name for tool in self._connected_target().tools]
         return Update(
             current_task="discover_tools",
             available_tools=names,
             messages=[f"discovered {len(names)} tools"],
         )
 
+    async def _discover(self, target: Target) -> None:
+        target.tools = await probe_discovery(target)
+        if (before := self._triage.baseline) is not None:
+            for test in drift_tests(before, redacted_values(self._definitions(), self._triage.secrets)):
+                self._add(test)
+
     def test_tool(self, name: str) -> Node:
         """Return the node that tests the tool `name`."""
 
         async def test(state: State) -> Update:
-            tool = next(tool for tool in self._there().tools if tool.name == name)
+            tool = next(tool for tool in self._connected_target().tools if tool.name == name)
             why = self._why_not(tool)
             if why is None:
-                await self._probe(f"tool {name}", lambda: probe_tool(self._there(), tool, self._found))
+                await self._probe(f"tool {name}", partial(probe_tool, tool=tool))
             else:
-                self._skipped(f"tool {name}", why, tool=name)
+                self._skip(f"tool {name}", why, tool=name)
             return Update(current_task=f"test_{name}", messages=[f"tested {name}"])
 
         return test
 
     async def test_resources(self, state: State) -> Update:
         """List and read the resources."""
-        await self._probe("resources", lambda: probe_resources(self._there(), self._found))
+        await self._probe("resources", probe_resources)
         return Update(current_task="test_resources", messages=["tested resources"])
 
     async def test_prompts(self, state: State) -> Update:
         """List and get the prompts; then measure the load, if requested. Last of all, send the requests that
         test the server as a whole."""
-        await self._probe("prompts", lambda: probe_prompts(self._there(), self._found))
+        await self._probe("prompts", probe_prompts)
         if (plan := self._options.load) is not None:
-            measured = self._load.append
-            await self._probe(
-                "load", lambda: probe_load(self._there(), plan, self._tests, self._found, measured)
-            )
-        await self._probe("server", lambda: probe_server(self._there(), self._found))
+            load = partial(probe_load, plan=plan, tests=self._tests, on_figures=self._load.append)
+            await self._probe("load", load)
+        await self._probe("server", probe_server)
         return Update(current_task="test_prompts", messages=["tested prompts"])
 
     async def generate_report(self, state: State) -> Update:
         """Assemble the report, with the observations made on the wire."""
-        target = self._there()
+        target = self._connected_target()
         if self._options.depth == "full":
             await self._look_for_changes(target)
-        judge_stay(target, self._found)
-        judge_wire(target, self._found)
+        judge_stay(target)
+        judge_wire(target)
         reconnects = target.session.statistics().reconnects
         if reconnects:
             times = "once" if reconnects == 1 else f"{reconnects} times"
@@ -246,16 +235,16 @@ class _Check:
             messages=[f"{len(self._tests)} tests"],
         )
 
-    # --- what they need ----------------------------------------------------------------------------
+    # --- parts of the nodes ----------------------------------------------------------------------------
 
     def testing(self) -> Graph:
         """Return the graph of the remaining work, now that the tools are known."""
         if self._options.depth == "quick":
             return reporting_graph(self)
-        names = [tool.name for tool in self._there().tools]
+        names = [tool.name for tool in self._connected_target().tools]
         if len(names) > MOST_TOOLS:
             why = f"at most {MOST_TOOLS} tools of one server are called"
-            self._skipped(f"the other {len(names) - MOST_TOOLS} tools", why)
+            self._skip(f"the other {len(names) - MOST_TOOLS} tools", why)
         return testing_graph(self, names[:MOST_TOOLS])
 
     def _why_not(self, tool: types.Tool) -> str | None:
@@ -272,8 +261,8 @@ class _Check:
             for tool in tools
         }
 
-    def _skipped(self, subject: str, why: str, *, tool: str | None = None) -> None:
-        self._found(TestResult(subject=subject, title="all", tool=tool, status="skipped", error=why))
+    def _skip(self, subject: str, why: str, *, tool: str | None = None) -> None:
+        self._add(TestResult(subject=subject, title="all", tool=tool, status="skipped", error=why))
 
     async def _look_for_changes(self, target: Target) -> None:
         after = await trio.to_thread.run_sync(footprint, self._server)
@@ -281,19 +270,19 @@ class _Check:
             after = replace(after, resources=await listed_resources(target))
         self._remarks += changes(self._before, after)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the connection. Idempotent."""
-        self._left.set()
+        self._release.set()
 
     def broken_off(self) -> Report:
         """Return the report of an interrupted check."""
-        found = Update(mcp_status="unknown")
+        update = Update(mcp_status="unknown")
         if self._target is not None:
             tools = [tool.name for tool in self._target.tools]
-            found = Update(mcp_status="available", available_tools=tools)
+            update = Update(mcp_status="available", available_tools=tools)
         self._remarks += changes(self._before, footprint(self._server))
         self._remarks.append("the check was interrupted: these are the findings up to then")
-        return replace(self.report(merged(first_state(), found)), interrupted=True)
+        return replace(self.report(merge(first_state(), update)), interrupted=True)
 
     def report(self, state: State) -> Report:
         """Return the report on the findings so far."""
@@ -311,44 +300,45 @@ class _Check:
             mcp_service_status=state["mcp_status"],
             tools=tuple(state["available_tools"]),
             definitions=self._definitions(),
-            tests=attributed(self._tests),
+            tests=attribute(self._tests),
             load=tuple(self._load),
             remarks=tuple(self._remarks),
             timed_out=self._timed_out,
         )
         return replace(report, remarks=(*report.remarks, *self._triage.remarks(report)))
 
-    async def _hold(self, *, task_status: trio.TaskStatus[Target]) -> None:
-        async with open_target(self._server, self._options) as target:
+    async def _hold_connection(self, *, task_status: trio.TaskStatus[Target]) -> None:
+        async with open_target(self._server, self._options, self._add) as target:
             task_status.started(target)
-            await self._left.wait()
+            await self._release.wait()
 
-    def _there(self) -> Target:
+    def _connected_target(self) -> Target:
         assert self._target is not None, "only reached after check_mcp_status"
         return self._target
 
-    def _found(self, test: TestResult) -> None:
+    def _add(self, test: TestResult) -> None:
         test = self._triage.apply(self._bounded(test))
         reconnects = self._target.session.statistics().reconnects if self._target is not None else 0
         if reconnects > self._reconnects and len(self._lost_at) < _MOST_LOST:
             self._lost_at.append(f"{test.subject}, {test.title}")
         self._reconnects = reconnects
         self._tests.append(test)
-        self._on_test(test)
+        if self._on_test is not None:
+            self._on_test(test)
 
     def _bounded(self, test: TestResult) -> TestResult:
         """Bound the size of `test`: servers choose the names of their tools, and there may be thousands of
         tests."""
         test = replace(test, subject=test.subject[:_TITLE_CHARS], title=test.title[:_TITLE_CHARS])
-        samples = tuple(sample for sample in test.samples if self._is_new(test, sample))
+        samples = tuple(sample for sample in test.samples if self._is_wanted(test, sample))
         test = replace(test, samples=samples)
-        if test.status == "success" and self._kept_chars > _KEPT_CHARS:
+        if test.status == "success" and self._stored_chars > _STORED_CHARS:
             return replace(test, input=None, output=None)
-        self._kept_chars += len(json.dumps([test.input, test.output], default=str))
+        self._stored_chars += len(json.dumps([test.input, test.output], default=str))
         return test
 
-    def _is_new(self, test: TestResult, sample: Sample) -> bool:
-        """True for a sample to keep: a tool that draws answers each call with an image."""
+    def _is_wanted(self, test: TestResult, sample: Sample) -> bool:
+        """Tell if a sample goes into the report: a tool that draws answers each call with an image."""
         known = self._samples.setdefault(test.subject, set())
         text = sample.base64 or str(sample.size_bytes)
         if text in known or len(known) >= _MOST_SAMPLES or len(text) > self._sample_chars:
@@ -357,31 +347,32 @@ class _Check:
         self._sample_chars -= len(text)
         return True
 
-    async def _probe(self, subject: str, probe: Callable[[], Awaitable[None]]) -> None:
+    async def _probe(self, subject: str, probe: Callable[[Target], Awaitable[None]]) -> None:
         """Run `probe`. If it fails itself, record an undecided test and continue."""
-        if self._there().gone is not None:
-            self._skipped(subject, "the server is gone")
+        target = self._connected_target()
+        if target.gone is not None:
+            self._skip(subject, "the server is gone")
             return
         if trio.current_time() >= self._deadline:
             self._timed_out = True
-            self._skipped(subject, self._too_late())
+            self._skip(subject, self._too_late())
             return
         with trio.move_on_at(self._deadline) as scope:
             try:
-                await probe()
+                await probe(target)
             except PlayheadError as error:
-                self._found(_given_up(subject, str(error)))
+                self._add(_aborted_test(subject, str(error)))
             except Exception as error:  # noqa: BLE001 - a bug of one probe must not lose what the others find
                 why = f"the checker itself failed: {type(error).__name__}: {error}; please report it"
-                self._found(_given_up(subject, why))
+                self._add(_aborted_test(subject, why))
         if scope.cancelled_caught:
             self._timed_out = True
             self._remarks.append(f"not everything was tested: {self._too_late()}")
-            self._skipped(subject, f"the rest was omitted: {self._too_late()}")
+            self._skip(subject, f"the rest was omitted: {self._too_late()}")
 
     def _too_late(self) -> str:
         return f"the check reached its limit of {self._options.total_seconds:g} s (--max-time)"
 
 
-def _given_up(subject: str, why: str) -> TestResult:
+def _aborted_test(subject: str, why: str) -> TestResult:
     return TestResult(subject=subject, title="given up", status="error", error=why)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.options import CheckOptions
+from playhead.check.results import Json, TestDraft, TestResult
 from playhead.client.connector import carrier_factory, connect
 from playhead.client.session.session import Session
 from playhead.config.servers import ServerConfig, from_command, resolve_target
@@ -39,6 +40,9 @@ class RequestOutcome:
     pauses: the test proves nothing."""
 
 
+OnTest = Callable[[TestResult], None]
+"""Receives each finished test. Must not block."""
+
 Checkable = ServerConfig | Server[Any] | MCPServer
 """A resolved name, URL or command, or a server object."""
 
@@ -46,7 +50,7 @@ PATIENCE: float = 6.0
 """A request that keeps showing signs of life may take this many times its timeout."""
 
 MOST_UNANSWERED: int = 6
-"""After this many consecutive requests without an answer, and a listing without one, the server is considered
+"""The consecutive requests without an answer, and a listing without one, after which a server is considered
 gone: each of hundreds of further requests would cost its deadline."""
 
 TOO_OFTEN_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
@@ -66,6 +70,7 @@ class Target:
     """The session itself, for features built on requests: streams of resources, classified results."""
     server: Checkable
     """The server of the session, for probes that open their own connection."""
+    on_test: OnTest
     tools: tuple[types.Tool, ...] = ()
     """The discovered tools; empty before discovery."""
     limits: Limits = field(default=DEFAULT_LIMITS)
@@ -82,6 +87,21 @@ class Target:
     def is_process(self) -> bool:
         """True if the server is a process started for the check, speaking over stdio."""
         return isinstance(self.server, ServerConfig) and self.server.command is not None
+
+    @contextmanager
+    def test(
+        self,
+        subject: str,
+        title: str,
+        *,
+        tool: str | None = None,
+        method: str | None = None,
+        input: Json = None,
+    ) -> Iterator[TestDraft]:
+        """Draft a test for the context, and report it at the end unless an exception leaves the context."""
+        draft = TestDraft(subject=subject, title=title, tool=tool, method=method, input=input)
+        yield draft
+        self.on_test(draft.done())
 
     async def request(
         self,
@@ -176,7 +196,11 @@ def limits_of(options: CheckOptions) -> Limits:
 
 @asynccontextmanager
 async def open_target(
-    server: Checkable, options: CheckOptions, *, mode: str | None = None
+    server: Checkable,
+    options: CheckOptions,
+    on_test: OnTest = lambda _test: None,
+    *,
+    mode: str | None = None,
 ) -> AsyncIterator[Target]:
     """Connect for the duration of the context. `mode` and errors are as for `playhead.client.connect`.
 
@@ -186,7 +210,7 @@ async def open_target(
     if isinstance(server, ServerConfig):
         server = replace(server, restart="always")
     async with connect(server, limits=limits, mode=mode) as session:
-        yield Target(options=options, session=session, server=server, limits=limits)
+        yield Target(options=options, session=session, server=server, on_test=on_test, limits=limits)
 
 
 def words_for(server: Checkable) -> str:

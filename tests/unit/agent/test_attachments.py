@@ -11,13 +11,20 @@ from hypothesis import strategies as st
 from playhead.agent.conversation import (
     AssistantMessage,
     Attachment,
-    Provider,
     Text,
     ToolMessage,
     ToolResult,
     UserMessage,
 )
-from playhead.agent.models.attachments import ANTHROPIC, GEMINI, MediaPolicy, fit_media, policy_for
+from playhead.agent.models.attachments import (
+    ANTHROPIC,
+    GEMINI,
+    OPENAI,
+    OPENAI_RESPONSES,
+    TEXT_ONLY,
+    MediaPolicy,
+    fit_media,
+)
 
 HEADS = {
     "image/png": b"\x89PNG\r\n\x1a\n",
@@ -70,7 +77,7 @@ def test_a_label_that_no_bytes_bear_out_keeps_an_image_back() -> None:
         (image("image/svg+xml", head=b"<svg"), ANTHROPIC),
         (sound("audio/mpeg"), ANTHROPIC),
         (sound("audio/midi", b"MThd"), GEMINI),
-        (image(), policy_for("prompt")),
+        (image(), TEXT_ONLY),
     ],
 )
 def test_what_a_provider_does_not_take_becomes_a_line(media: Attachment, policy: MediaPolicy) -> None:
@@ -162,7 +169,7 @@ def test_messages_without_media_are_the_same_objects() -> None:
     )
 
 
-@pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic", "gemini"])
-def test_every_provider_that_sees_takes_the_common_images(provider: Provider) -> None:
+@pytest.mark.parametrize("policy", [OPENAI, OPENAI_RESPONSES, ANTHROPIC, GEMINI])
+def test_every_provider_that_sees_takes_the_common_images(policy: MediaPolicy) -> None:
     for mime_type in ("image/png", "image/jpeg", "image/webp"):
-        assert isinstance(fitted(image(mime_type), policy_for(provider)), Attachment)
+        assert isinstance(fitted(image(mime_type), policy), Attachment)

@@ -10,7 +10,7 @@ import trio
 
 from playhead.agent.approvals import ApprovalRequest
 from playhead.agent.commands.chat import is_readable
-from playhead.agent.commands.chat_view import Questions
+from playhead.agent.commands.chat_questions import Questions
 from playhead.cli.terminal import Terminal
 from playhead.client.session.elicitation import Question, Reply, with_defaults
 from playhead.net_guard import is_loopback

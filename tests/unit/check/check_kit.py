@@ -10,7 +10,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.options import CheckOptions
-from playhead.check.results import Check, Found, TestResult
+from playhead.check.results import Check, TestResult
 from playhead.check.target import Target, open_target
 from playhead.config.servers import ServerConfig
 
@@ -34,16 +34,17 @@ async def target_for(
         yield target
 
 
-async def tests_of(probe: Callable[[Found], Awaitable[object]]) -> list[TestResult]:
-    """Collect the findings of a probe: `await tests_of(lambda found: probe_tool(target, tool, found))`."""
+async def tests_of(target: Target, probe: Callable[[Target], Awaitable[object]]) -> list[TestResult]:
+    """The tests that `probe` makes of `target`."""
     tests: list[TestResult] = []
-    await probe(tests.append)
+    target.on_test = tests.append
+    await probe(target)
     return tests
 
 
 async def probed(
     server: Server[Any] | MCPServer,
-    probe: Callable[[Target, Found], Awaitable[object]],
+    probe: Callable[[Target], Awaitable[object]],
     *,
     mode: str | None = None,
     timeout_seconds: float = 10.0,
@@ -51,7 +52,7 @@ async def probed(
     """The tests that `probe` makes of `server`, whose tools are not discovered."""
     options = CheckOptions(depth="full", timeout_seconds=timeout_seconds)
     async with open_target(server, options, mode=mode) as target:
-        return await tests_of(lambda found: probe(target, found))
+        return await tests_of(target, probe)
 
 
 def defects(tests: Iterable[TestResult]) -> set[str]:

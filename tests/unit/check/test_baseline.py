@@ -13,11 +13,11 @@ from playhead.check.baseline import (
     IgnoredCheck,
     KnownFinding,
     Triage,
+    accept_recorded,
     baseline_of,
     definition_of,
-    judge_drift,
+    drift_tests,
     load_baseline,
-    recorded,
 )
 from playhead.check.catalogue import CATALOGUE, CheckKind
 from playhead.check.results import Check, Report, TestDraft, TestResult
@@ -158,7 +158,7 @@ def test_a_baseline_records_what_the_level_excludes_and_not_what_is_ignored() ->
 
 
 def test_recording_accepts_what_was_found() -> None:
-    found = recorded(small(), baseline_of(small()))
+    found = accept_recorded(small(), baseline_of(small()))
     assert found.passed
     assert found.count("accepted") == 2
     assert found.count("failed") == 0
@@ -205,10 +205,8 @@ DEFINITION: dict[str, Any] = {
 
 
 def drift(before: dict[str, Any], now: dict[str, Any] | None) -> list[Check]:
-    found: list[TestResult] = []
     definitions = {} if now is None else {"add": definition_of(now), "new": {}}
-    judge_drift(Baseline(tools={"add": definition_of(before)}), definitions, found.append)
-    (test,) = found
+    (test,) = drift_tests(Baseline(tools={"add": definition_of(before)}), definitions)
     assert (test.subject, test.tool) == ("tool add", "add")
     return [check for check in test.checks if check.verdict == "failed"]
 
@@ -286,13 +284,12 @@ def test_a_change_far_into_a_long_description_is_quoted_at_its_place() -> None:
 
 def test_drift_is_not_recorded_as_a_finding_since_the_new_definition_is() -> None:
     draft = TestDraft(subject="tool add", title="compared with the baseline", tool="add")
-    found: list[TestResult] = []
-    judge_drift(Baseline(tools={"add": {}}), {"add": {"description": "new"}}, found.append)
+    found = drift_tests(Baseline(tools={"add": {}}), {"add": {"description": "new"}})
     made: Report = replace(report(*found, draft.done()), definitions={"add": {"description": "new"}})
     baseline = baseline_of(made)
     assert baseline.findings == ()
     assert baseline.tools == {"add": {"description": "new"}}
-    assert recorded(made, baseline).count("failed") == 1, "drift is judged by the next check"
+    assert accept_recorded(made, baseline).count("failed") == 1, "drift is judged by the next check"
 
 
 def test_a_known_finding_needs_no_message() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from playhead.check import run
 from playhead.check.options import CheckOptions
 from playhead.check.probes import discovery, listing
-from playhead.check.probes.asking import sent, shown
+from playhead.check.probes.asking import excerpt, request_copy
 from playhead.check.results import Report, TestResult
 from playhead.check.run import check_server
 from tests.unit.check.check_kit import failed
@@ -91,7 +91,7 @@ async def test_no_more_than_so_many_definitions_are_judged(monkeypatch: pytest.M
     ids=["keys", "a long key", "wide", "text", "list", "mixed"],
 )
 def test_saved_answers_have_a_bounded_size(value: object) -> None:
-    assert len(json.dumps(shown(value))) < KEPT_CHARS
+    assert len(json.dumps(excerpt(value))) < KEPT_CHARS
 
 
 @given(
@@ -102,13 +102,13 @@ def test_saved_answers_have_a_bounded_size(value: object) -> None:
     )
 )
 def test_small_answers_are_saved_unchanged(value: object) -> None:
-    assert sent(value) == value
-    assert shown(value) == value
+    assert request_copy(value) == value
+    assert excerpt(value) == value
 
 
 def test_a_request_is_saved_whole_or_not_at_all() -> None:
-    assert sent({"text": "a" * 60_000}) == {"text": "a" * 60_000}
-    assert sent({"text": ["a" * 60_000] * 2}) == "… (more than 65536 characters, not recorded)"
+    assert request_copy({"text": "a" * 60_000}) == {"text": "a" * 60_000}
+    assert request_copy({"text": ["a" * 60_000] * 2}) == "… (more than 65536 characters, not recorded)"
 
 
 async def test_names_of_any_length_do_not_make_a_report_long() -> None:
@@ -134,7 +134,7 @@ async def test_a_listing_of_large_pages_is_not_read_for_ever(monkeypatch: pytest
 
 
 async def test_beyond_the_bound_only_failures_are_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_KEPT_CHARS", 0)
+    monkeypatch.setattr(run, "_STORED_CHARS", 0)
     report = await check_server(of_tools("it", call={"content": 1}), FULL)
     wrong = [test for test in report.tests if test.status == "failed"]
     assert wrong

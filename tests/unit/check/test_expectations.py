@@ -13,13 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.server.mcpserver import MCPServer
 
-from playhead.check.options import (
-    CheckOptions,
-    ExpectedCall,
-    draft_expectations,
-    load_expectations,
-    read_expectations,
-)
+from playhead.check.expectations import ExpectedCall, draft_expectations, load_expectations, read_expectations
+from playhead.check.options import CheckOptions
 from playhead.check.results import Json, Report
 from playhead.check.run import check_server
 from playhead.errors import ConfigError

@@ -146,7 +146,8 @@ async def test_a_load_without_any_answer_is_a_finding() -> None:
     measured: list[LoadFigures] = []
     plan = LoadPlan(clients=2, requests=5, seconds=0.25)
     async with target_for(server, replace(FULL, timeout_seconds=60.0)) as target:
-        await probe_load(target, plan, [alone], found.append, measured.append)
+        target.on_test = found.append
+        await probe_load(target, plan, [alone], measured.append)
     assert [(it.requests, it.failures) for it in measured] == [(0, 0)]
     (check,) = failures(found)
     assert check.kind.name == "load.answered"

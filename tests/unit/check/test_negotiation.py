@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.unit.raw_server import RawServer, Refusal
 
 async def negotiation(target: Target) -> tuple[str, str]:
     """The verdict on the negotiation, or the status of its test if there is none; and the message."""
-    tests = await found_by(lambda found: probe_connection(target, found, latency_ms=0.0))
+    tests = await found_by(target, partial(probe_connection, latency_ms=0.0))
     (test,) = [test for test in tests if test.title == "an unknown revision"]
     checks: list[Check] = [check for check in test.checks if check.kind.name == "handshake.negotiates"]
     return (checks[0].verdict, checks[0].message) if checks else (test.status, test.error or "")

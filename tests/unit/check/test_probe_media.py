@@ -13,7 +13,7 @@ import soundfile
 from playhead.check.probes.resources import probe_read
 from playhead.check.probes.tool_judging import judge_result
 from playhead.check.probes.tools import probe_media
-from playhead.check.results import Found, TestDraft
+from playhead.check.results import TestDraft
 from playhead.check.target import Target
 from tests.servers.planted.faultless import PICTURE
 from tests.unit.check.check_kit import defects, probed
@@ -29,8 +29,8 @@ async def of(data: bytes | str, mime_type: str, *, embedded: bool = False) -> tu
     if embedded:
         block = {"type": "resource", "resource": {"uri": "a://b", "blob": text, "mimeType": mime_type}}
 
-    async def probe(target: Target, found: Found) -> None:
-        await probe_media(target, [{"content": [block, block]}, {"content": 3}], found, tool="t")
+    async def probe(target: Target) -> None:
+        await probe_media(target, [{"content": [block, block]}, {"content": 3}], tool="t")
 
     tests = await probed(RawServer({}, capabilities={"tools": {}}), probe, mode="legacy")
     assert len(tests) == 1  # the same sound is judged once
@@ -156,8 +156,8 @@ async def test_media_of_a_resource_are_judged_too(mime_type: str) -> None:
         part = {"uri": "a://b", "mimeType": mime_type, "blob": base64.b64encode(data).decode()}
         server = RawServer({"resources/read": {"contents": [part]}}, capabilities={"resources": {}})
 
-        async def probe(target: Target, found: Found) -> None:
-            await probe_read(target, {"uri": "a://b", "name": "b"}, found, listed=True, subject="resource b")
+        async def probe(target: Target) -> None:
+            await probe_read(target, {"uri": "a://b", "name": "b"}, listed=True, subject="resource b")
 
         return defects(await probed(server, probe, mode="legacy"))
 

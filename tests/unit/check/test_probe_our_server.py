@@ -7,21 +7,20 @@ import pytest
 from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
 from playhead.check.probes.tools import probe_media
-from playhead.check.results import Found
 from playhead.check.target import Target
 from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
 from tests.unit.check.check_kit import defects, probed, undecided
 
 
-async def everything(target: Target, found: Found) -> None:
-    await probe_resources(target, found)
-    await probe_prompts(target, found)
+async def everything(target: Target) -> None:
+    await probe_resources(target)
+    await probe_prompts(target)
     answer = await target.request(
         "tools/call", {"name": "musicPlayer", "arguments": {"query": "first light"}}
     )
     assert answer.result is not None
-    await probe_media(target, [answer.result, answer.result], found, tool="musicPlayer")
+    await probe_media(target, [answer.result, answer.result], tool="musicPlayer")
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -16,7 +16,6 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from playhead.check.probes.resources import probe_link
-from playhead.check.results import Found
 from playhead.check.target import Target
 from tests.servers.pages import PagesServer, parser
 from tests.unit.check.check_kit import defects, probed, undecided
@@ -26,10 +25,10 @@ async def behaving(behaviour: str, *options: str) -> tuple[set[str], list[str]]:
     """Return the findings about the paged server with that behaviour, and the undecided tests."""
     server = PagesServer(parser().parse_args(["--behaviour", behaviour, "--size", "300001", *options]))
 
-    async def probe(target: Target, found: Found) -> None:
+    async def probe(target: Target) -> None:
         answer = await target.request("tools/call", {"name": "link", "arguments": {}})
         assert answer.result is not None
-        await probe_link(target, answer.result["content"][0], found, tool="link")
+        await probe_link(target, answer.result["content"][0], tool="link")
 
     tests = await probed(server.server, probe)
     assert tests
@@ -110,8 +109,8 @@ def song(
 
 
 async def of(server: Server[Any], **link: Any) -> tuple[set[str], list[str]]:
-    async def probe(target: Target, found: Found) -> None:
-        await probe_link(target, {"uri": URI, "name": "song", **link}, found)
+    async def probe(target: Target) -> None:
+        await probe_link(target, {"uri": URI, "name": "song", **link})
 
     tests = await probed(server, probe)
     return defects(tests), undecided(tests)

@@ -15,7 +15,8 @@ import pytest
 import trio
 from mcp.server.mcpserver import MCPServer
 
-from playhead.check.options import CheckOptions, Expectations, ExpectedCall
+from playhead.check.expectations import Expectations, ExpectedCall
+from playhead.check.options import CheckOptions
 from playhead.check.probes.server import probe_garbage, probe_server
 from playhead.check.probes.tools import probe_tool
 from playhead.check.results import TestResult
@@ -87,7 +88,7 @@ async def a_target(
 
 async def probed(tool: Tool, options: CheckOptions = QUICKLY, **definition: Any) -> list[TestResult]:
     async with a_target(tool, options, **definition) as (target, it):
-        return await found_by(lambda found: probe_tool(target, it, found))
+        return await found_by(target, partial(probe_tool, tool=it))
 
 
 def answering(**changes: Any) -> Tool:
@@ -138,8 +139,8 @@ async def test_tools_of_the_sdk_pass() -> None:
     for mode in ("auto", "legacy"):
         async with target_for(server, mode=mode) as target:
             for tool in target.tools:
-                assert failures(await found_by(partial(probe_tool, target, tool))) == []
-            assert failures(await found_by(partial(probe_server, target))) == []
+                assert failures(await found_by(target, partial(probe_tool, tool=tool))) == []
+            assert failures(await found_by(target, probe_server)) == []
 
 
 # --- defects ---------------------------------------------------------------------------------------
@@ -326,8 +327,8 @@ async def of_planted(defect: str, tool: str) -> list[TestResult]:
     server = ServerConfig(command=command, cwd=str(REPOSITORY))
     async with target_for(server, replace(FULL, calls_at_once=1)) as target:
         it = next(it for it in target.tools if it.name == tool)
-        tests = await found_by(lambda found: probe_tool(target, it, found))
-        return [*tests, *await found_by(lambda found: probe_server(target, found))]
+        tests = await found_by(target, partial(probe_tool, tool=it))
+        return [*tests, *await found_by(target, probe_server)]
 
 
 @pytest.mark.parametrize(
@@ -355,5 +356,5 @@ async def test_a_server_that_runs_once_on_a_machine_is_not_called_wrong(tmp_path
     )
     server = ServerConfig(command=(sys.executable, "-S", str(script)))
     async with target_for(server, QUICKLY) as target:
-        (test,) = await found_by(lambda found: probe_garbage(target, found))
+        (test,) = await found_by(target, probe_garbage)
     assert (test.status, test.error) == ("error", "a second process did not answer initialize")

@@ -17,8 +17,9 @@ import trio
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check import run
+from playhead.check.expectations import Expectations, ExpectedCall
 from playhead.check.graph import run_graph, run_under_langgraph
-from playhead.check.options import CheckOptions, Expectations, ExpectedCall
+from playhead.check.options import CheckOptions
 from playhead.check.results import Report, TestResult
 from playhead.check.run import check_server
 from playhead.check.target import MOST_UNANSWERED, Target, open_target

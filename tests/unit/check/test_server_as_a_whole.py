@@ -14,8 +14,10 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
 
+from playhead.check.footprint import changes, footprint
+from playhead.check.framework import attribute, framework_of
 from playhead.check.options import CheckOptions
-from playhead.check.probes.server import attributed, changes, footprint, framework_of, probe_server
+from playhead.check.probes.server import probe_server
 from playhead.check.results import Json, TestDraft, TestResult
 from playhead.check.run import check_server
 from playhead.config.servers import ServerConfig
@@ -97,8 +99,8 @@ def test_each_finding_names_who_can_fix_it_once_the_framework_is_known() -> None
         failing("tools.content"),
         failing("tools.cancelled"),
     ]
-    assert list(attributed(found)) == found  # nothing is known
-    method, prompt, content, cancelled, *_answers = attributed(
+    assert list(attribute(found)) == found  # nothing is known
+    method, prompt, content, cancelled, *_answers = attribute(
         [*found, *answered(method=INVALID, nameless=INVALID)]
     )
     assert str(method.error).endswith(
@@ -163,7 +165,7 @@ def test_only_directories_passed_to_a_server_are_watched(tmp_path: Path) -> None
 def test_a_directory_of_too_many_entries_is_not_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playhead.check.probes.server._MOST_ENTRIES", 3)
+    monkeypatch.setattr("playhead.check.footprint._MOST_ENTRIES", 3)
     for number in range(5):
         (tmp_path / str(number)).write_text("")
     before = footprint(server_in(tmp_path, cwd=str(tmp_path)))

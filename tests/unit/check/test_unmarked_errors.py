@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from playhead.check.options import CheckOptions, Expectations, ExpectedCall
+from playhead.check.expectations import Expectations, ExpectedCall
+from playhead.check.options import CheckOptions
 from playhead.check.probes.tool_judging import error_text
 from tests.unit.check.check_kit import failed, failures
 from tests.unit.check.test_probe_tools import QUICKLY, Json, echo, probed, text

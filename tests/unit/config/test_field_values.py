@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from playhead.check.options import load_expectations
+from playhead.check.expectations import load_expectations
 from playhead.config.outputs.record import BrokenRecordError, load
 from playhead.config.servers import load_servers
 from playhead.config.tools import load_tool_configs

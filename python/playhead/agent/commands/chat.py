@@ -25,7 +25,7 @@ from playhead.errors import UsageError
 
 if TYPE_CHECKING:
     from playhead.agent.agent import Agent
-    from playhead.agent.commands.chat_view import Questions
+    from playhead.agent.commands.chat_questions import Questions
     from playhead.agent.conversation import Model
     from playhead.agent.events import Event
     from playhead.client.hub import Hub
@@ -95,7 +95,8 @@ def chat(
     With --json, audio is played only with --sink.
     """
     if replay is not None:
-        _check_replay(message=message, record=record)
+        if message is not None or record is not None:
+            raise UsageError("--replay shows a recording: omit MESSAGE and --record")
         _replay(replay, pace=pace, verbose=verbose, json_output=json_output, deadline=deadline)
     if pace is not None:
         raise UsageError("--pace needs --replay")
@@ -106,7 +107,7 @@ def chat(
         )
     if prompt_template is not None and provider != "prompt":
         raise UsageError("--prompt-template needs --provider prompt; other providers have function calling")
-    from playhead.agent.commands.chat_view import allowed_rules
+    from playhead.agent.commands.chat_questions import allowed_rules
 
     allowed = allowed_rules(allow)
     single_message = _message(message, json_output=json_output)
@@ -150,7 +151,7 @@ def _system(value: str | None) -> str:
 
 
 def _message(argument: str | None, *, json_output: bool) -> str | None:
-    """The message of a single turn; None for a conversation at the terminal."""
+    """Return the message of a single turn; None for a conversation at the terminal."""
     if argument is None and sys.stdin.isatty():
         if json_output:
             raise UsageError("--json needs a MESSAGE: a conversation has no single result")
@@ -159,11 +160,6 @@ def _message(argument: str | None, *, json_output: bool) -> str | None:
     if not text.strip():
         raise UsageError("the message is empty: pass a MESSAGE, or write one to stdin")
     return text
-
-
-def _check_replay(*, message: str | None, record: Path | None) -> None:
-    if message is not None or record is not None:
-        raise UsageError("--replay shows a recording: omit MESSAGE and --record")
 
 
 def _replay(
@@ -221,8 +217,9 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     """Run the conversation or the single turn; return the exit code. Raises what ends a single turn."""
     from playhead.agent.agent import Agent
     from playhead.agent.approvals import Approvals
+    from playhead.agent.commands.chat_questions import Questions, how_to_allow
     from playhead.agent.commands.chat_terminal import TerminalChat, TerminalLines
-    from playhead.agent.commands.chat_view import ChatView, Questions, TurnSummary, how_to_allow
+    from playhead.agent.commands.chat_view import ChatView, TurnSummary
     from playhead.agent.playback_tools import player_tools
     from playhead.agent.recording import Recorder
     from playhead.config.servers import default_servers, load_servers
@@ -256,7 +253,7 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
         recorder = None
         if setup.record is not None:
             recorder = await stack.enter_async_context(Recorder(setup.record))
-        opened = _opened_hub(setup, servers, sources, terminal, report, questions)
+        opened = _open_hub(setup, servers, sources, terminal, report, questions)
         hub = await stack.enter_async_context(opened)
         player = None if setup.sink is None else await stack.enter_async_context(Player(setup.sink))
 
@@ -320,12 +317,12 @@ def _playing(player: Player) -> str:
 
 
 def _can_ask(terminal: Terminal) -> bool:
-    """A person is there to read questions and type answers."""
+    """Tell if a person can read questions and type answers."""
     return sys.stdin.isatty() and sys.stderr.isatty() and not terminal.json_output
 
 
 @asynccontextmanager
-async def _opened_hub(
+async def _open_hub(
     setup: ChatSetup,
     servers: dict[str, ServerConfig] | None,
     sources: ToolConfigSources,
@@ -407,7 +404,7 @@ def opened_model(
             from playhead.agent.models.openai_chat import OPENAI_URL, CompatibleModel
 
             inner = CompatibleModel(name, base_url=base_url or OPENAI_URL, api_key=key)
-            return inner if provider == "openai" else _prompted(inner, template, template_name)
+            return inner if provider == "openai" else _prompt_model(inner, template, template_name)
         case "openai-responses":
             from playhead.agent.models.openai_responses import OpenAIResponsesModel
 
@@ -444,7 +441,7 @@ def is_readable(url: str | None) -> bool:
     return url is not None and url.lower().startswith("http://") and not is_loopback(url)
 
 
-def _prompted(
+def _prompt_model(
     inner: AbstractAsyncContextManager[Model], template: str | None, where: str
 ) -> AbstractAsyncContextManager[Model]:
     from playhead.agent.prompt_mode import DEFAULT_PROMPT, PromptModel, PromptTemplate

@@ -17,12 +17,11 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from playhead.agent.commands.chat_view import ChatView, resumed_text, show_outcome, waiting_text
+from playhead.agent.commands.chat_view import ChatView, player_notice, show_outcome
 from playhead.agent.playback_tools import player_tools
 from playhead.cli.runner import first_leaf
 from playhead.cli.terminal import Terminal, clock, escape_line, seconds_of
@@ -31,7 +30,7 @@ from playhead.escaping import did_you_mean
 
 if TYPE_CHECKING:
     from playhead.agent.agent import Agent
-    from playhead.agent.commands.chat_view import Questions
+    from playhead.agent.commands.chat_questions import Questions
     from playhead.client.hub import Hub
     from playhead.playback import Player
 
@@ -80,28 +79,28 @@ class SlashCommands:
         self._player = player
         self._terminal = terminal
         self._local = player_tools(player).specs()
-        self.known: Mapping[str, SlashCommand] = MappingProxyType(
-            {
-                "stop": SlashCommand(help="stop the music and clear the queue", run=self._stop),
-                "pause": SlashCommand(help="pause the music", run=self._pause),
-                "resume": SlashCommand(help="resume it", run=self._resume),
-                "next": SlashCommand(help="skip to the next piece", run=self._next),
-                "previous": SlashCommand(help="go back to the previous piece", run=self._previous),
-                "seek": SlashCommand(
-                    help="go to a time (90, 1:30) or by seconds (+10, -10)", run=self._seek, argument="TIME"
-                ),
-                "queue": SlashCommand(
-                    help="list the queue, or play its Nth piece", run=self._queue, argument="N"
-                ),
-                "volume": SlashCommand(
-                    help="show the volume, or set it (0 to 100)", run=self._volume, argument="N"
-                ),
-                "tools": SlashCommand(help="list the tools the model can call", run=self._tools),
-                "servers": SlashCommand(help="list the servers and their status", run=self._servers),
-                **extra,
-                "help": SlashCommand(help="show this list", run=self._help),
-            }
-        )
+        self.known: Mapping[str, SlashCommand] = {
+            "stop": SlashCommand(help="stop the music and clear the queue", run=self._stop),
+            "pause": SlashCommand(help="pause the music", run=self._then_show(player.pause)),
+            "resume": SlashCommand(help="resume it", run=self._then_show(player.resume)),
+            "next": SlashCommand(help="skip to the next piece", run=self._then_show(player.next)),
+            "previous": SlashCommand(
+                help="go back to the previous piece", run=self._then_show(player.previous)
+            ),
+            "seek": SlashCommand(
+                help="go to a time (90, 1:30) or by seconds (+10, -10)", run=self._seek, argument="TIME"
+            ),
+            "queue": SlashCommand(
+                help="list the queue, or play its Nth piece", run=self._queue, argument="N"
+            ),
+            "volume": SlashCommand(
+                help="show the volume, or set it (0 to 100)", run=self._volume, argument="N"
+            ),
+            "tools": SlashCommand(help="list the tools the model can call", run=self._tools),
+            "servers": SlashCommand(help="list the servers and their status", run=self._servers),
+            **extra,
+            "help": SlashCommand(help="show this list", run=self._help),
+        }
 
     async def run(self, line: str) -> None:
         """Run `line`, a command without its slash; report an unknown one."""
@@ -117,21 +116,14 @@ class SlashCommands:
         await self._player.stop()
         self._terminal.say("stopped")
 
-    async def _pause(self, _argument: str) -> None:
-        self._player.pause()
-        self._show_player()
+    def _then_show(self, act: Callable[[], Awaitable[object] | None]) -> Callable[[str], Awaitable[None]]:
+        async def run(_argument: str) -> None:
+            awaitable = act()
+            if awaitable is not None:
+                await awaitable
+            self._show_player()
 
-    async def _resume(self, _argument: str) -> None:
-        self._player.resume()
-        self._show_player()
-
-    async def _next(self, _argument: str) -> None:
-        await self._player.next()
-        self._show_player()
-
-    async def _previous(self, _argument: str) -> None:
-        await self._player.previous()
-        self._show_player()
+        return run
 
     async def _seek(self, argument: str) -> None:
         sign = argument[:1] if argument[:1] in ("+", "-") else ""
@@ -367,26 +359,11 @@ class TerminalChat:
 
     async def _watch_player(self) -> None:
         """Report audio that waits or fails after its turn; during it, the turn's own events do."""
-        from playhead.playback.state import ItemError, ItemResumed, ItemWaiting
-
         with self._player.events() as events:
             async for event in events:
-                match event:
-                    case _ if self._busy:
-                        continue
-                    case ItemError():
-                        text, style = f"✗ {event.title or 'audio'}: {event.error}", "red"
-                    case ItemWaiting():
-                        text = waiting_text(
-                            event.title, event.seconds, event.last_error, event.patience_seconds
-                        )
-                        style = "yellow"
-                    case ItemResumed():
-                        text, style = resumed_text(event.title, event.seconds), "green"
-                    case _:
-                        continue
-                self._terminal.say(f"\n{text}", style=style)
-                self._prompt()
+                if not self._busy and (notice := player_notice(event)) is not None:
+                    self._terminal.say(f"\n{notice[0]}", style=notice[1])
+                    self._prompt()
 
     def _prompt(self) -> None:
         is_asking = self._questions is not None and self._questions.is_open

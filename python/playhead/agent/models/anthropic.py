@@ -52,6 +52,7 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.models.attachments import ANTHROPIC, MediaPolicy, fit_media
 from playhead.agent.models.http_model import HttpModel
+from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
     UNNAMED,
     broke_off,
@@ -82,6 +83,7 @@ class AnthropicModel(HttpModel):
     _provider = "anthropic"
     _default_url = "https://api.anthropic.com"
     _path = "/v1/messages"
+    _default_media = ANTHROPIC
     _fixed_headers: ClassVar = {"anthropic-version": API_VERSION}
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:
@@ -278,32 +280,16 @@ class _Block:
         return unreadable(text) if arguments is None else arguments
 
 
-class AnthropicDecoder:
-    """Decodes the events of one reply, in order. `finish` returns the last piece.
-
-    Both raise `ModelError` if the provider reports an error or sends invalid events; the reply is then lost.
-    Unknown events and deltas are ignored, as the API requires.
-    """
+class AnthropicDecoder(ReplyDecoder):
+    """Decodes the events of one reply. Ignores unknown events and deltas, as the API requires."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, int] = {}
         self._stop = ""
         self._reason = ""
-        self._over = False
-
-    @property
-    def ended(self) -> bool:
-        """The reply is complete, so the stream may end."""
-        return bool(self._stop)
-
-    @property
-    def complete(self) -> bool:
-        """Nothing relevant can follow."""
-        return self._over
 
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
-        """Take an event, and return the pieces it completes; often none."""
         match event.get("type"):
             case "message_start":
                 self._count(mapping_at(mapping_at(event, "message"), "usage"))
@@ -316,18 +302,18 @@ class AnthropicDecoder:
             case "message_delta":
                 delta = mapping_at(event, "delta")
                 self._stop = text_at(delta, "stop_reason") or self._stop
+                self.ended = bool(self._stop)
                 self._reason = text_at(mapping_at(delta, "stop_details"), "explanation") or self._reason
                 self._count(mapping_at(event, "usage"))
             case "error":
                 raise broke_off(event.get("error"), provider="anthropic")
             case "message_stop":
-                self._over = True
+                self.complete = True
             case _:
                 pass  # a ping, or an addition of a later version
         return []
 
     def finish(self) -> list[ReplyPiece]:
-        """Return the end of the reply; call it once, after the last event."""
         unfinished = [index for index, block in self._blocks.items() if block.raw is None]
         if unfinished or not self._stop:
             where = f"in block {unfinished[0]}" if unfinished else "without a stop reason"

@@ -17,14 +17,13 @@ from playhead.agent.conversation import (
     AssistantMessage,
     Attachment,
     Message,
-    Provider,
     Text,
     ToolMessage,
     ToolResult,
     UserMessage,
 )
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, format_of_mime, sniff, split_mime
-from playhead.content.formats import decoded_bytes
+from playhead.content.formats import base64_problem, decoded_bytes
 from playhead.content.image_files import IMAGE_TYPES, image_type
 from playhead.limits import MIB
 from playhead.results.model_text import size_words
@@ -80,23 +79,7 @@ GEMINI: Final = MediaPolicy(
     items=100,  # far below the API's 3,600 images; the size limit applies first
 )
 TEXT_ONLY: Final = MediaPolicy()
-
-
-def policy_for(provider: Provider) -> MediaPolicy:
-    """Return the default policy. Prompt mode takes only text: its tags hold no attachments."""
-    match provider:
-        case "anthropic":
-            return ANTHROPIC
-        case "openai":
-            return OPENAI
-        case "openai-responses":
-            return OPENAI_RESPONSES
-        case "gemini":
-            return GEMINI
-        case "prompt":
-            return TEXT_ONLY
-        case _:
-            assert_never(provider)
+"""For a model that neither sees nor hears."""
 
 
 def fit_media(messages: Sequence[Message], policy: MediaPolicy) -> tuple[Message, ...]:
@@ -129,7 +112,7 @@ class _Room:
             return _line(media, f"this model accepts at most {most} each")
         if len(media.base64) > self._chars or not self._items:
             return _line(media, "newer media fill the request")
-        if not _is_base64(media.base64):
+        if not media.base64 or base64_problem(media.base64) is not None:
             return _line(media, "its data is not valid base64")
         self._chars -= len(media.base64)
         self._items -= 1
@@ -195,13 +178,6 @@ def _head(text: str) -> bytes:
         return binascii.a2b_base64(text[:_HEAD_CHARS])
     except ValueError:  # including non-ASCII
         return b""
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(binascii.a2b_base64(text, strict_mode=True))
-    except ValueError:  # including non-ASCII
-        return False
 
 
 def _line(media: Attachment, why: str) -> str:

@@ -49,6 +49,7 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.models.attachments import GEMINI, MediaPolicy, fit_media
 from playhead.agent.models.http_model import HttpModel
+from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
     broke_off,
     count_at,
@@ -77,6 +78,7 @@ class GeminiModel(HttpModel):
 
     _provider = "gemini"
     _default_url = "https://generativelanguage.googleapis.com/v1beta"
+    _default_media = GEMINI
     _key_header = "x-goog-api-key"
     _key_prefix = ""
 
@@ -244,15 +246,11 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 """Any other reason (`MALFORMED_FUNCTION_CALL`, …) is reported by its name, as `other`."""
 
 
-class GeminiDecoder:
-    """Decodes the events of one reply, in order. `finish` returns the last piece.
+class GeminiDecoder(ReplyDecoder):
+    """Decodes the events of one reply. Never `complete`: token counts may follow the last part.
 
-    Args:
-        call_prefix: begins the ids of calls that arrive without one. Give each reply its own if ids must
-            differ within a conversation.
-
-    Both methods raise `ModelError` if the provider reports an error or sends invalid events; the reply is
-    then lost.
+    `call_prefix` begins the ids of calls that arrive without one. Give each reply its own if ids must differ
+    within a conversation.
     """
 
     def __init__(self, *, call_prefix: str = "call") -> None:
@@ -266,18 +264,7 @@ class GeminiDecoder:
         self._reason = ""
         self._usage: Mapping[str, Any] = {}
 
-    @property
-    def ended(self) -> bool:
-        """The reply is complete, so the stream may end."""
-        return bool(self._stop)
-
-    @property
-    def complete(self) -> bool:
-        """Never: token counts may follow, and only the end of the stream marks the end."""
-        return False
-
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
-        """Take an event, and return the pieces it completes; often none."""
         if "error" in event:
             raise broke_off(event["error"], provider="gemini")
         self._usage = mapping_at(event, "usageMetadata") or self._usage
@@ -293,13 +280,13 @@ class GeminiDecoder:
             message = text_at(candidate, "finishMessage")
             self._stop = stop
             self._reason = "" if stop == "STOP" else f"{stop}: {message}" if message else stop
+        self.ended = bool(self._stop)
         return pieces
 
     def finish(self) -> list[ReplyPiece]:
-        """Return the end of the reply; call it once, after the last event."""
         if not self._stop:
             raise ModelError(
-                "the reply of gemini ended before it said why it stops: expected a finishReason",
+                "the reply of gemini ended without a reason: expected a finishReason",
                 provider="gemini",
             )
         self._end_text()

@@ -25,7 +25,7 @@ import httpx2
 import trio
 
 from playhead.agent.conversation import ModelRequest, Provider, ReplyPiece
-from playhead.agent.models.attachments import MediaPolicy, policy_for
+from playhead.agent.models.attachments import MediaPolicy
 from playhead.agent.models.http_reply import ReplyDecoder, read_failure, read_reply, transport_error
 from playhead.agent.models.json_fields import sendable
 from playhead.errors import ConnectionLostError, ModelError, PlayheadError, UsageError
@@ -55,6 +55,7 @@ class HttpModel(ABC):
     _default_url: ClassVar[str]
     _path: ClassVar[str]
     """Follows the base URL."""
+    _default_media: ClassVar[MediaPolicy]
     _needs_key: ClassVar[bool] = True
     _key_header: ClassVar[str] = "authorization"
     _key_prefix: ClassVar[str] = "Bearer "
@@ -103,7 +104,7 @@ class HttpModel(ABC):
         if self._key:
             self._headers[self._key_header] = f"{self._key_prefix}{self._key}"
         self._extra_body = dict(extra_body)
-        self._media = policy_for(self._provider) if media is None else media
+        self._media = self._default_media if media is None else media
         self._max_retries = max_retries
         self._timeout = httpx2.Timeout(timeout_seconds, connect=limits.connect_seconds)
         self._limits = limits

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import httpx2
 import trio
@@ -140,21 +141,25 @@ class Body:
 _NO_STREAM: Final = frozenset({"application/json", "text/html"})
 
 
-class ReplyDecoder(Protocol):
-    """Decodes a provider's events into pieces."""
+class ReplyDecoder(ABC):
+    """Decodes the events of one reply, in order. No clock, no stream.
 
-    @property
-    def ended(self) -> bool:
-        """The reply is complete, so the stream may end."""
-        ...
+    Both methods raise `ModelError` if the provider reports an error or sends invalid events; the reply is
+    then lost. Unknown events are ignored: the APIs grow.
+    """
 
-    @property
-    def complete(self) -> bool:
-        """Nothing relevant can follow, so the end of the stream need not be awaited."""
-        ...
+    ended = False
+    """True once the reply is complete, so that the stream may end."""
+    complete = False
+    """True once nothing relevant can follow, so that the end of the stream need not be awaited."""
 
-    def feed(self, event: Mapping[str, Any], /) -> list[ReplyPiece]: ...
-    def finish(self) -> list[ReplyPiece]: ...
+    @abstractmethod
+    def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
+        """Take an event, and return the pieces that it completes; often none."""
+
+    @abstractmethod
+    def finish(self) -> list[ReplyPiece]:
+        """Return the last pieces; call it once, after the last event."""
 
 
 async def read_reply(

@@ -66,6 +66,7 @@ class OpenAIChatModel(HttpModel):
     _provider = "openai"
     _default_url = OPENAI_URL
     _path = "/chat/completions"
+    _default_media = OPENAI
     _max_tokens_field: MaxTokensField = "max_completion_tokens"
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from playhead.agent.conversation import (
     TokenUsage,
     ToolCall,
 )
+from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
     broke_off,
     count_at,
@@ -72,7 +73,7 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        """Its arguments are a whole object, so nothing can follow."""
+        """True if its arguments are a whole object, so that nothing can follow."""
         return bool(self.written) and self.written[-1].endswith("}") and is_object(self.text)
 
 
@@ -84,12 +85,11 @@ class _Run:
     written: list[str]
 
 
-class ChatDecoder:
-    """Decodes the chunks of one reply. No clock, no stream.
+class ChatDecoder(ReplyDecoder):
+    """Decodes the chunks of one reply. Never `complete`: token counts may follow, and `[DONE]` marks the end.
 
-    Args:
-        seed: part of the ids that are generated if a server sends none. A new one per reply keeps them unique
-            in a conversation; the same one gives the same ids.
+    `seed` is part of the ids that are generated if a server sends none. A new one per reply keeps them unique
+    in a conversation; the same one gives the same ids.
     """
 
     def __init__(self, *, seed: str = "") -> None:
@@ -104,18 +104,7 @@ class ChatDecoder:
         self._reason: str | None = None
         self._usage = TokenUsage()
 
-    @property
-    def ended(self) -> bool:
-        """The server has sent the finish reason. Usage may still follow."""
-        return self._reason is not None
-
-    @property
-    def complete(self) -> bool:
-        """Never: usage may follow. The stream's `[DONE]` marks the end."""
-        return False
-
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
-        """Take a chunk. Raises `ModelError` if it reports an error or is invalid."""
         if event.get("error"):
             raise broke_off(event["error"], provider="openai")
         self._count(event.get("usage"))
@@ -129,14 +118,12 @@ class ChatDecoder:
             reason = choice.get("finish_reason")
             if isinstance(reason, str) and reason:
                 self._reason = reason
+                self.ended = True
                 pieces += self._end_calls()
         return pieces
 
     def finish(self) -> list[ReplyPiece]:
-        """End the reply, after the stream's end or its `[DONE]`.
-
-        Raises `ModelError` if nothing arrived at all.
-        """
+        """Return the last pieces. Raises `ModelError` if nothing arrived at all."""
         if self._reason is None and not self._runs:
             raise ModelError(
                 "openai ended its stream without a reply: expected chunks with choices, got none",
@@ -271,8 +258,7 @@ class ChatDecoder:
                 return "other"
 
     def _raw(self) -> tuple[Mapping[str, Any], ...]:
-        """Data to send back in addition to the parts: thoughts under their own name, and signatures of
-        calls."""
+        """Return the data to send back with the parts: thoughts under their own name, signatures of calls."""
         raw: dict[str, Any] = {name: "".join(written) for name, written in self._thoughts.items()}
         if self._details:
             raw["reasoning_details"] = self._details

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 from playhead.agent.conversation import (
     AssistantMessage,
@@ -41,6 +41,7 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.models.attachments import OPENAI_RESPONSES, MediaPolicy, fit_media
 from playhead.agent.models.http_model import HttpModel
+from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
     UNNAMED,
     broke_off,
@@ -69,6 +70,7 @@ class OpenAIResponsesModel(HttpModel):
     _provider = "openai-responses"
     _default_url = OPENAI_URL
     _path = "/responses"
+    _default_media = OPENAI_RESPONSES
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:
         return encode(request, model=self._model, media=self._media)
@@ -203,13 +205,13 @@ def _output(result: ToolResult) -> str | list[dict[str, Any]]:
 
 
 def _without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _cleaned(value) for name, value in item.items() if value is not None}
+    return {name: _clean(value) for name, value in item.items() if value is not None}
 
 
-def _cleaned(value: Any) -> Any:
+def _clean(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _without_nulls(value)
-    return [_cleaned(item) for item in value] if isinstance(value, list) else value
+    return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
 # --- the reply ----------------------------------------------------------------------------------------------
@@ -228,8 +230,8 @@ class _Item:
     raw: Mapping[str, Any] | None = None
 
 
-class ResponsesDecoder:
-    """Decodes the events of one reply. No clock, no stream."""
+class ResponsesDecoder(ReplyDecoder):
+    """Decodes the events of one reply."""
 
     def __init__(self) -> None:
         self._items: dict[int, _Item] = {}
@@ -237,43 +239,29 @@ class ResponsesDecoder:
         self._last: Mapping[str, Any] | None = None
         """The response, from the event that ended it."""
 
-    @property
-    def ended(self) -> bool:
-        """The event that ends the response has arrived."""
-        return self._last is not None
-
-    @property
-    def complete(self) -> bool:
-        """The same: nothing follows that event."""
-        return self.ended
-
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
-        """Take an event. Raises `ModelError` if it reports a failure or is invalid for its type.
-
-        Unknown types are ignored: the API grows.
-        """
         match event.get("type"):
             case "response.output_item.added":
-                return self._add(_index(event), _mapping(event, "item"))
+                return self._add(_field(event, "output_index", int), _field(event, "item", dict))
             case "response.output_item.done":
-                return self._done(_index(event), _mapping(event, "item"))
+                return self._done(_field(event, "output_index", int), _field(event, "item", dict))
             case "response.function_call_arguments.delta":
-                self._item(event).written.append(_string(event, "delta"))
+                self._item(event).written.append(_field(event, "delta", str))
             case "response.function_call_arguments.done":
-                return self._ready(self._item(event), _string(event, "arguments"))
+                return self._ready(self._item(event), _field(event, "arguments", str))
             case "response.output_text.delta":
                 return self._write(event, Text)
             case "response.refusal.delta":
-                self._refusal.append(_string(event, "delta"))
+                self._refusal.append(_field(event, "delta", str))
                 return self._write(event, Text)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return self._write(event, Thinking)
             case "response.reasoning_summary_part.added" if self._item(event).written:
                 return self._write({**event, "delta": "\n\n"}, Thinking)
             case "response.completed" | "response.incomplete":
-                return self._end(_mapping(event, "response"))
+                return self._end(_field(event, "response", dict))
             case "response.failed":
-                raise broke_off(_mapping(event, "response").get("error"), provider="openai-responses")
+                raise broke_off(_field(event, "response", dict).get("error"), provider="openai-responses")
             case "error":
                 raise broke_off(event.get("error") or event, provider="openai-responses")
             case None if event.get("error"):
@@ -283,7 +271,7 @@ class ResponsesDecoder:
         return []
 
     def finish(self) -> list[ReplyPiece]:
-        """End the reply. Raises `ModelError` if the response has not ended."""
+        """Return the last piece. Raises `ModelError` if the response has not ended."""
         if self._last is None:
             raise ModelError(
                 "openai ended its stream without ending the reply: expected response.completed,"
@@ -311,10 +299,10 @@ class ResponsesDecoder:
     # --- items -----------------------------------------------------------------------------------------
 
     def _item(self, event: Mapping[str, Any]) -> _Item:
-        return self._items.setdefault(_index(event), _Item())
+        return self._items.setdefault(_field(event, "output_index", int), _Item())
 
     def _write(self, event: Mapping[str, Any], kind: type[Text | Thinking]) -> list[ReplyPiece]:
-        text = _string(event, "delta")
+        text = _field(event, "delta", str)
         if not text:
             return []
         item = self._item(event)
@@ -336,7 +324,7 @@ class ResponsesDecoder:
         item.raw = raw
         if raw.get("type") == "function_call":
             whole = raw.get("status") != "incomplete"
-            pieces += self._ready(item, _string(raw, "arguments"), whole=whole)
+            pieces += self._ready(item, _field(raw, "arguments", str), whole=whole)
         elif raw.get("type") == "message" and not item.written:
             pieces += self._write({"output_index": index, "delta": _text_of(raw)}, Text)
         return pieces
@@ -352,6 +340,7 @@ class ResponsesDecoder:
 
     def _end(self, response: Mapping[str, Any]) -> list[ReplyPiece]:
         self._last = response
+        self.ended = self.complete = True  # nothing follows this event
         pieces: list[ReplyPiece] = []
         output = response.get("output")
         for index, raw in enumerate(output if isinstance(output, list) else []):
@@ -406,30 +395,17 @@ def _usage(response: Mapping[str, Any]) -> TokenUsage:
     )
 
 
-def _index(event: Mapping[str, Any]) -> int:
-    index = event.get("output_index")
-    if not isinstance(index, int):
-        raise _nonsense(event, "output_index", "an integer")
-    return index
+T = TypeVar("T", int, str, dict[str, Any])
+_EXPECTED: Final[Mapping[type, str]] = {int: "an integer", str: "a string", dict: "an object"}
 
 
-def _mapping(event: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _field(event: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """Return a required field of an event. Raises `ModelError` if it is not a `kind`."""
     value = event.get(name)
-    if not isinstance(value, Mapping):
-        raise _nonsense(event, name, "an object")
+    if not isinstance(value, kind):
+        raise ModelError(
+            f"expected {name} of {event.get('type')!r} in openai's stream to be {_EXPECTED[kind]}, got"
+            f" {shortened(json.dumps(value))}",
+            provider="openai-responses",
+        )
     return value
-
-
-def _string(event: Mapping[str, Any], name: str) -> str:
-    value = event.get(name)
-    if not isinstance(value, str):
-        raise _nonsense(event, name, "a string")
-    return value
-
-
-def _nonsense(event: Mapping[str, Any], name: str, expected: str) -> ModelError:
-    return ModelError(
-        f"expected {name} of {event.get('type')!r} in openai's stream to be {expected}, got"
-        f" {shortened(json.dumps(event.get(name)))}",
-        provider="openai-responses",
-    )

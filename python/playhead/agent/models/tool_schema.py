@@ -31,12 +31,12 @@ def object_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
         root["properties"] = {}
     if _REFUSED.isdisjoint(root):
         return root
-    properties, required = _folded(parameters, parameters, set())
+    properties, required = _fold(parameters, parameters, set())
     allowed = {key: value for key, value in root.items() if key not in _REFUSED}
     return {**allowed, "properties": properties, **({"required": required} if required else {})}
 
 
-def _folded(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[dict[str, Any], list[str]]:
+def _fold(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[dict[str, Any], list[str]]:
     """Collect the properties of `schema`, and the names that are required in every case.
 
     A reference is followed once: a second time it would add nothing, and definitions that refer to each other
@@ -48,12 +48,12 @@ def _folded(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[
     properties = dict(own) if isinstance(own, Mapping) else {}
     required = [name for name in must if isinstance(name, str)] if isinstance(must, list) else []
     for branch in (*_branches(schema, "allOf"), *_target(schema, whole, followed)):
-        inner, needed = _folded(branch, whole, followed)
+        inner, needed = _fold(branch, whole, followed)
         properties = {**inner, **properties}
         required += [name for name in needed if name not in required]
     choices: dict[str, list[Any]] = {}
     for branch in (branch for key in _EITHER for branch in _branches(schema, key)):
-        for name, value in _folded(branch, whole, followed)[0].items():
+        for name, value in _fold(branch, whole, followed)[0].items():
             known = choices.setdefault(name, [])
             if value not in known:
                 known.append(value)

@@ -1,9 +1,7 @@
-"""Single cases: arguments at the limits of a schema, arguments that violate it in one place, and simpler ones
-of the same kind."""
+"""Cases of arguments: at the limits of a schema, in violation of it at one place, and simplified."""
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,13 +35,13 @@ class Case:
     """An object, except in some invalid cases."""
     kind: Kind
     certain: bool = False
-    """For an invalid case: True if accepting it is certainly a defect, because a required property is missing
+    """True for an invalid case whose acceptance is certainly a defect, because a required property is missing
     or has the wrong JSON type. Lengths and ranges are often recommendations that servers don't enforce."""
     place: tuple[str | int, ...] | None = None
-    """For an invalid case: the keys to the violation."""
+    """The keys to the violation in an invalid case."""
 
 
-def named(path: tuple[str | int, ...]) -> str:
+def path_words(path: tuple[str | int, ...]) -> str:
     """Format a path into the arguments for a title: `` `filter.limit` ``."""
     text = ""
     for key in path:
@@ -51,7 +49,7 @@ def named(path: tuple[str | int, ...]) -> str:
     return f"`{text[:80]}`"
 
 
-def brief(value: Any) -> str:
+def value_words(value: Any) -> str:
     """Format any value briefly, for a title."""
     match value:
         case str() if len(value) > 30:
@@ -77,6 +75,8 @@ _MANY_ITEMS: Final = 3
 _MAX_ENUM: Final = 20
 _MAX_DEPTH: Final = 3
 
+_REMOVED: Final = object()
+
 Path = tuple[str | int, ...]
 Variant = tuple[str, Any]
 """The characteristic of a value, and the value."""
@@ -89,10 +89,10 @@ def boundary_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterat
     """
     late: list[Case] = []
     for path, title, value, declared in _edges(maker, schema, (), 0):
-        arguments = placed(base, path, value)
+        arguments = _placed(base, path, value)
         if arguments is None:
             continue
-        case = Case(title=f"{named(path)} {title}", arguments=arguments, kind="boundary")
+        case = Case(title=f"{path_words(path)} {title}", arguments=arguments, kind="boundary")
         if declared:
             yield case
         else:
@@ -100,40 +100,46 @@ def boundary_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterat
     yield from late
 
 
-def placed(base: Any, path: Path, value: Any) -> Any | None:
-    """Return a copy of `base` with `value` at `path`, or None if `base` has no such place."""
+def _changed(value: Any, path: Path, new: Any) -> Any:
+    """Return a copy of `value` with `new` at `path`, or without that place if `new` is `_REMOVED`."""
     if not path:
-        return copy.deepcopy(value)
-    made = copy.deepcopy(base)
-    at = made
-    for key in path[:-1]:
-        if not isinstance(at, dict) or key not in at:
-            return None
-        at = at[key]
-    if not isinstance(at, dict):
-        return None
-    at[path[-1]] = value
+        return new
+    key, rest = path[0], path[1:]
+    made = value.copy()
+    if not rest and new is _REMOVED:
+        del made[key]
+    else:
+        made[key] = _changed(value[key], rest, new) if rest else new
     return made
+
+
+def _placed(base: dict[str, Any], path: Path, new: Any) -> dict[str, Any] | None:
+    """Return a changed copy, as `_changed` does, or None if `base` has no such place."""
+    try:
+        changed: dict[str, Any] = _changed(base, path, new)
+    except (KeyError, TypeError, AttributeError):
+        return None
+    return changed
 
 
 def _edges(maker: Maker, schema: object, path: Path, depth: int) -> Iterator[tuple[Path, str, Any, bool]]:
     for shape in maker.shapes.of(schema):
         if path:
-            for title, value in _declared(maker, shape):
+            for title, value in _declared_edges(maker, shape):
                 yield path, title, value, True
-            for title, value in _undeclared(maker, shape):
+            for title, value in _undeclared_edges(maker, shape):
                 yield path, title, value, False
         if depth < _MAX_DEPTH and maker.kind(shape) == "object":
             for name, inner in list(properties_of(shape).items())[:MAX_ITEMS]:
                 yield from _edges(maker, inner, (*path, name), depth + 1)
 
 
-def _declared(maker: Maker, shape: Shape) -> Iterator[Variant]:
+def _declared_edges(maker: Maker, shape: Shape) -> Iterator[Variant]:
     """Generate the boundary values that the schema names."""
     if "const" in shape:
         return
     if isinstance(enum := shape.get("enum"), list):
-        yield from ((brief(value), value) for value in enum[:_MAX_ENUM])
+        yield from ((value_words(value), value) for value in enum[:_MAX_ENUM])
         return
     if "null" in types_of(shape):
         yield "null", None
@@ -143,9 +149,9 @@ def _declared(maker: Maker, shape: Shape) -> Iterator[Variant]:
         case "integer" | "number":
             span = Range.of(shape)
             if span.lower is not None:
-                yield from _fitted(span, span.lower, "its minimum")
+                yield from _fit(span, span.lower, "its minimum")
             if span.upper is not None:
-                yield from _fitted(span, span.upper, "its maximum")
+                yield from _fit(span, span.upper, "its maximum")
         case "string" if "pattern" not in shape and "format" not in shape:
             if (least := count(shape, "minLength", 0)) and least <= MAX_STRING:
                 yield f"of {counted(least, 'character')}, its shortest", of_length(least)
@@ -158,7 +164,7 @@ def _declared(maker: Maker, shape: Shape) -> Iterator[Variant]:
                     yield from _array(maker, shape, length, f", its {word}")
 
 
-def _undeclared(maker: Maker, shape: Shape) -> Iterator[Variant]:
+def _undeclared_edges(maker: Maker, shape: Shape) -> Iterator[Variant]:
     """Generate boundary values that the schema allows without naming them."""
     if shape.keys() & {"const", "enum"}:
         return
@@ -170,7 +176,7 @@ def _undeclared(maker: Maker, shape: Shape) -> Iterator[Variant]:
             wanted += [] if span.lower is not None else [-1]
             wanted += [] if span.upper is not None else [SAFE_INTEGER]
             for value in wanted:
-                yield from _fitted(span, value, None)
+                yield from _fit(span, value, None)
         case "string" if "pattern" not in shape and "format" not in shape:
             least, most = count(shape, "minLength", 0), count(shape, "maxLength", LONG_STRING)
             if least == 0:
@@ -187,12 +193,12 @@ def _undeclared(maker: Maker, shape: Shape) -> Iterator[Variant]:
                     yield from _array(maker, shape, length, "")
 
 
-def _fitted(span: Range, wanted: float, word: str | None) -> Iterator[Variant]:
+def _fit(span: Range, wanted: float, word: str | None) -> Iterator[Variant]:
     try:
         value = span.fit(wanted)
     except (NoValueError, OverflowError):
         return
-    yield f"{brief(value)}{f', {word}' if word else ''}", value
+    yield f"{value_words(value)}{f', {word}' if word else ''}", value
 
 
 def _array(maker: Maker, shape: Shape, length: int, word: str) -> Iterator[Variant]:
@@ -232,20 +238,20 @@ def _object_cases(
         if maker.kind(shape) != "object":
             continue
         for name in required_of(shape):
-            if (arguments := _without(base, (*path, name))) is not None:
-                title = f"without {named((*path, name))}"
+            here = (*path, name)
+            if (arguments := _placed(base, here, _REMOVED)) is not None:
+                title = f"without {path_words(here)}"
                 # Schema generators list properties with a default as required, and servers fill them in.
                 certain = not _has_default(properties_of(shape).get(name))
-                here = (*path, name)
                 yield Case(title=title, arguments=arguments, kind="invalid", certain=certain, place=here)
         for name, inner in list(properties_of(shape).items())[:MAX_ITEMS]:
             here = (*path, name)
             yield from _property_cases(maker, inner, base, here)
             if depth < _MAX_DEPTH:
                 yield from _object_cases(maker, inner, base, here, depth + 1)
-        added = placed(base, (*path, _ADDED), 1)
+        added = _placed(base, (*path, _ADDED), 1)
         if shape.get("additionalProperties") is False and added is not None:
-            title = f"with {named((*path, _ADDED))}, which is not declared"
+            title = f"with {path_words((*path, _ADDED))}, which is not declared"
             yield Case(title=title, arguments=added, kind="invalid", place=(*path, _ADDED))
 
 
@@ -253,37 +259,25 @@ def _has_default(schema: object) -> bool:
     return isinstance(schema, dict) and "default" in schema
 
 
-def _without(base: dict[str, Any], path: Path) -> Any | None:
-    made = copy.deepcopy(base)
-    at: Any = made
-    for key in path[:-1]:
-        if not isinstance(at, dict) or key not in at:
-            return None
-        at = at[key]
-    if not isinstance(at, dict) or path[-1] not in at:
-        return None
-    del at[path[-1]]
-    return made
-
-
 def _property_cases(maker: Maker, schema: object, base: dict[str, Any], path: Path) -> Iterator[Case]:
     shapes = maker.shapes.of(schema)
     if (wrong := _wrong_type(shapes)) is not None:
         kind, value, wanted = wrong
-        arguments = placed(base, path, value)
+        arguments = _placed(base, path, value)
         if arguments is not None:
             article = "an" if kind[0] in "ao" else "a"
-            title = (
-                f"{named(path)} {f'{article} {kind}' if value is not None else 'null'} in place of {wanted}"
-            )
+            words = "null" if value is None else f"{article} {kind}"
+            title = f"{path_words(path)} {words} in place of {wanted}"
             # Many languages read null as an absent value.
             certain = value is not None
             yield Case(title=title, arguments=arguments, kind="invalid", certain=certain, place=path)
     for shape in shapes:
         for title, value in _breaches(maker, shape):
-            arguments = placed(base, path, value)
+            arguments = _placed(base, path, value)
             if arguments is not None:
-                yield Case(title=f"{named(path)} {title}", arguments=arguments, kind="invalid", place=path)
+                yield Case(
+                    title=f"{path_words(path)} {title}", arguments=arguments, kind="invalid", place=path
+                )
 
 
 def _wrong_type(shapes: Any) -> tuple[str, Any, str] | None:
@@ -297,8 +291,8 @@ def _wrong_type(shapes: Any) -> tuple[str, Any, str] | None:
     if not declared:
         return None
     allowed = {"number" if it == "integer" else it for it in declared}
-    found = next(((kind, value) for kind, value in _WRONG if kind not in allowed), None)
-    return None if found is None else (*found, " or ".join(dict.fromkeys(declared)))
+    wrong = next((pair for pair in _WRONG if pair[0] not in allowed), None)
+    return None if wrong is None else (*wrong, " or ".join(dict.fromkeys(declared)))
 
 
 def _breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
@@ -306,57 +300,42 @@ def _breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
     if isinstance(enum := shape.get("enum"), list):
         odd: Any = "playhead-undeclared" if any(isinstance(it, str) for it in enum) else 987_654
         if not any(same(odd, it) for it in enum):
-            yield f"{brief(odd)}, which is not in its enum", odd
+            yield f"{value_words(odd)}, which is not in its enum", odd
         return
     match maker.kind(shape):
         case "integer" | "number" as kind:
             span = Range.of(shape)
             if span.lower is not None:
                 below = span.lower - 1
-                yield f"{brief(below)}, below its minimum {brief(span.lower)}", below
+                yield f"{value_words(below)}, below its minimum {value_words(span.lower)}", below
             if span.upper is not None:
                 above = span.upper + 1
-                yield f"{brief(above)}, above its maximum {brief(span.upper)}", above
+                yield f"{value_words(above)}, above its maximum {value_words(span.upper)}", above
             if kind == "integer":
                 yield "1.5 in place of a whole number", 1.5
         case "string":
             least, most = count(shape, "minLength", 0), count(shape, "maxLength", MAX_STRING + 1)
             if 0 < least <= MAX_STRING:
-                yield (
-                    f"of {counted(least - 1, 'character')}, below its minLength {least:,}",
-                    of_length(least - 1),
-                )
+                title = f"of {counted(least - 1, 'character')}, below its minLength {least:,}"
+                yield title, of_length(least - 1)
             if most <= MAX_STRING:
-                yield (
-                    f"of {counted(most + 1, 'character')}, above its maxLength {most:,}",
-                    of_length(most + 1),
-                )
+                title = f"of {counted(most + 1, 'character')}, above its maxLength {most:,}"
+                yield title, of_length(most + 1)
             if isinstance(shape.get("pattern"), str):
                 for text in ("~", "", "0", "a"):
-                    yield f"{brief(text)}, which its pattern does not allow", text
+                    yield f"{value_words(text)}, which its pattern does not allow", text
         case "array":
-            yield from _array_breaches(maker, shape)
-
-
-def _array_breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
-    least, most = count(shape, "minItems", 0), count(shape, "maxItems", MAX_ITEMS + 1)
-    wanted: list[tuple[int, str]] = []
-    if 0 < least <= MAX_ITEMS:
-        wanted.append((least - 1, f"below its minItems {least}"))
-    if most <= MAX_ITEMS:
-        wanted.append((most + 1, f"above its maxItems {most}"))
-    for length, word in wanted:
-        try:
-            yield f"of {counted(length, 'item')}, {word}", maker.items(shape, length, "full", 1)
-        except NoValueError:
-            continue
+            least, most = count(shape, "minItems", 0), count(shape, "maxItems", MAX_ITEMS + 1)
+            if 0 < least <= MAX_ITEMS:
+                yield from _array(maker, shape, least - 1, f", below its minItems {least}")
+            if most <= MAX_ITEMS:
+                yield from _array(maker, shape, most + 1, f", above its maxItems {most}")
 
 
 # --- simpler arguments -----------------------------------------------------------------------------------
 
-_REMOVED: Final = object()
-_KEPT_SIXTEENTHS: Final = (8, 12, 14, 15)
-"""Of a number or length: the limit that a failure depends on is found in few steps."""
+_SIXTEENTHS: Final = (8, 12, 14, 15)
+"""The parts of a number or length that are tried: few steps find the limit that a failure depends on."""
 
 
 def simplifications(arguments: dict[str, Any], *, keep: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -412,18 +391,5 @@ def _simpler(value: Any, path: Path, keep: Path | None) -> Iterator[tuple[Path, 
 
 def _shares(size: int) -> list[int]:
     """Return sizes from 0 to `size`, exclusive; in integers, since JSON has larger ones than floats."""
-    found = [0, *(size * kept // 16 for kept in _KEPT_SIXTEENTHS), size - 1]
-    return list(dict.fromkeys(it for it in found if 0 <= it < size))
-
-
-def _changed(value: Any, path: Path, new: Any) -> Any:
-    """Return a copy of `value` with `new` at `path`."""
-    if not path:
-        return new
-    key, rest = path[0], path[1:]
-    made = value.copy()
-    if not rest and new is _REMOVED:
-        del made[key]
-    else:
-        made[key] = _changed(value[key], rest, new)
-    return made
+    sizes = [0, *(size * share // 16 for share in _SIXTEENTHS), size - 1]
+    return list(dict.fromkeys(it for it in sizes if 0 <= it < size))

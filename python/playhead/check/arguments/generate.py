@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from playhead.check.arguments.cases import Case, Kind, boundary_cases, invalid_cases
+from playhead.check.arguments.cases import Case, boundary_cases, invalid_cases
 from playhead.check.arguments.values import Maker, Style
 from playhead.content.schema_shapes import NoValueError, Shapes
 from playhead.content.validation_schema import SchemaReader
@@ -43,7 +43,7 @@ def arguments_for(schema: object, *, seed: int = 0, examples: int = 5) -> ToolAr
     if validity.problem is not None:
         return _none(f"no arguments were generated, because the inputSchema is unusable: {validity.problem}")
     try:
-        return _Work(schema, validity, seed).all(examples)
+        return _Generator(schema, validity, seed).all(examples)
     except (NoValueError, RecursionError, OverflowError, ValueError, TypeError, ArithmeticError) as error:
         # An unforeseen keyword value that the metaschema allows: one remark, not a crash.
         return _none(f"no arguments could be generated for the inputSchema: {error}")
@@ -76,7 +76,9 @@ def _none(remark: str) -> ToolArguments:
     return ToolArguments(valid=(), invalid=(), remarks=(remark[:500],))
 
 
-class _Work:
+class _Generator:
+    """The generation of arguments for one schema."""
+
     def __init__(self, schema: object, validity: Validity, seed: int) -> None:
         self._schema = schema
         self._wanted = {"allOf": [schema, {"type": "object"}]}
@@ -96,10 +98,13 @@ class _Work:
             return _none(self._why_none())
         fullest = max(bases, key=lambda case: len(case.arguments)).arguments
         edges = boundary_cases(maker, self._wanted, fullest)
-        valid = [*bases, *self._kept([*self._given(), *edges], wanted=True, most=MAX_VALID - len(bases))]
+        valid = [
+            *bases,
+            *self._selected([*self._schema_examples(), *edges], wanted=True, most=MAX_VALID - len(bases)),
+        ]
         valid += self._random(examples)
         broken = invalid_cases(maker, self._wanted, fullest)
-        invalid = self._kept(broken, wanted=False, most=MAX_INVALID)
+        invalid = self._selected(broken, wanted=False, most=MAX_INVALID)
         if self._shapes.unresolved:
             self._remarks.append(f"an external reference was not followed: {min(self._shapes.unresolved)}")
         return ToolArguments(valid=tuple(valid), invalid=tuple(invalid), remarks=tuple(self._remarks))
@@ -118,15 +123,15 @@ class _Work:
                     break
 
     def _ways(self, style: Style) -> Iterator[Any]:
-        for use_given in (True, False):
-            maker = Maker(self._shapes, self._draw(), use_given=use_given)
+        for use_examples in (True, False):
+            maker = Maker(self._shapes, self._draw(), use_examples=use_examples)
             for shape in self._shapes.of(self._wanted):
                 try:
                     yield maker.of_shape(shape, style)
                 except NoValueError as error:
                     self._remember(str(error))
 
-    def _given(self) -> Iterator[Case]:
+    def _schema_examples(self) -> Iterator[Case]:
         """Return the schema's own examples of arguments."""
         examples = self._schema.get("examples") if isinstance(self._schema, dict) else None
         for index, arguments in enumerate(examples[:10] if isinstance(examples, list) else ()):
@@ -149,17 +154,16 @@ class _Work:
                 made += 1
                 yield Case(title=f"random {made}", arguments=arguments, kind="random")
 
-    def _kept(self, cases: Iterable[Case], *, wanted: bool, most: int) -> list[Case]:
-        kept: list[Case] = []
+    def _selected(self, cases: Iterable[Case], *, wanted: bool, most: int) -> list[Case]:
+        selected: list[Case] = []
         for case in cases:
             if self._validity.allows(case.arguments) is not wanted or not self._is_new(case.arguments):
                 continue
-            if len(kept) == most:
-                kind: Kind = case.kind
-                self._remarks.append(f"only the first {most} {kind} cases were generated")
+            if len(selected) == most:
+                self._remarks.append(f"only the first {most} {case.kind} cases were generated")
                 break
-            kept.append(case)
-        return kept
+            selected.append(case)
+        return selected
 
     def _is_new(self, arguments: Any) -> bool:
         key = json.dumps(arguments, sort_keys=True)
@@ -187,11 +191,8 @@ class Validity:
 
     def __init__(self, schema: object) -> None:
         self._reader = SchemaReader(schema)
-
-    @property
-    def problem(self) -> str | None:
+        self.problem = self._reader.problem
         """The reason why the schema is unusable, if any."""
-        return self._reader.problem
 
     def allows(self, value: Any) -> bool | None:
         """Validate a value; None if undecidable, because of an external reference or an exceeded limit."""

@@ -52,17 +52,12 @@ _QUOTED: Final = re.compile(
 )
 
 
-def of_format(name: object) -> str | None:
-    """Return a string of the named format, or None if it is unknown."""
-    return _FORMATS.get(name) if isinstance(name, str) else None
-
-
-def described(description: object) -> str | None:
+def example_in(description: object) -> str | None:
     """Extract an example from a description (`e.g. 'Europe/Paris'`): better than any generated value."""
     if not isinstance(description, str):
         return None
-    found = _QUOTED.search(description[:2000])
-    return found["text"] if found else None
+    example = _QUOTED.search(description[:2000])
+    return example["text"] if example else None
 
 
 def of_length(length: int, text: str = WORD) -> str:
@@ -154,24 +149,24 @@ class _Writer:
 
 def _members(items: Any) -> list[str]:
     """Return characters of a class: of a range, its ends and a few between."""
-    found: list[str] = []
+    members: list[str] = []
     negated = False
     for code, value in items:
         match str(code):
             case "NEGATE":
                 negated = True
             case "LITERAL":
-                found.append(chr(value))
+                members.append(chr(value))
             case "RANGE":
                 low, high = value
-                found += [chr(it) for it in sorted({low, high, *range(low, min(high, low + 25))})]
+                members += [chr(it) for it in sorted({low, high, *range(low, min(high, low + 25))})]
             case "CATEGORY":
-                found += _CATEGORIES.get(str(value), "a")
+                members += _CATEGORIES.get(str(value), "a")
     if negated:
-        found = [it for it in ["a", "b", *_PRINTABLE] if it not in found]
-    if not found:
+        members = [it for it in ["a", "b", *_PRINTABLE] if it not in members]
+    if not members:
         raise NoValueError("a pattern with a class of no characters")
-    return found
+    return members
 
 
 Style = Literal["least", "full", "random"]
@@ -259,10 +254,10 @@ def count(shape: Shape, key: str, otherwise: int) -> int:
 class Maker:
     """Generate values for the schemas inside one root schema."""
 
-    def __init__(self, shapes: Shapes, draw: random.Random, *, use_given: bool = True) -> None:
+    def __init__(self, shapes: Shapes, draw: random.Random, *, use_examples: bool = True) -> None:
         self.shapes = shapes
         self._draw = draw
-        self._use_given = use_given
+        self._use_examples = use_examples
         """Use `examples` and `default`. An invalid one makes every value with it invalid."""
         self._made = 0
 
@@ -286,9 +281,8 @@ class Maker:
             raise NoValueError(f"more than {_MAX_VALUES:,} values were generated for one tool")
         if depth > _MAX_DEPTH:
             raise NoValueError("the schema requires itself endlessly, or nests too deep")
-        given = self._given(shape, style)
-        if given:
-            return given[0]
+        if examples := self._examples(shape, style):
+            return examples[0]
         kind = self.kind(shape, style)
         match kind:
             case "object":
@@ -305,21 +299,22 @@ class Maker:
                 return None
         raise NoValueError(f"unknown JSON type {kind[:40]!r}")
 
-    def _given(self, shape: Shape, style: Style) -> list[Any]:
+    def _examples(self, shape: Shape, style: Style) -> list[Any]:
+        """Return the values that the schema itself names, the best first."""
         if "const" in shape:
             return [shape["const"]]
         wanted = shape.get("enum")
         enum = wanted if isinstance(wanted, list) else []
         if style == "random":
             return [self._draw.choice(enum)] if enum else []
-        found: list[Any] = []
-        if self._use_given:
+        values: list[Any] = []
+        if self._use_examples:
             examples = shape.get("examples")
-            found = examples[:1] if isinstance(examples, list) else []
+            values = examples[:1] if isinstance(examples, list) else []
             # A null default means "absent", even if the schema does not allow null.
             if shape.get("default") is not None:
-                found = [*found, shape["default"]]
-        return [*(it for it in found if not enum or any(same(it, one) for one in enum)), *enum]
+                values = [*values, shape["default"]]
+        return [*(it for it in values if not enum or any(same(it, one) for one in enum)), *enum]
 
     def kind(self, shape: Shape, style: Style = "least") -> str:
         """Return the JSON type to generate, guessed from the keywords if undeclared."""
@@ -420,12 +415,12 @@ class Maker:
             raise NoValueError(f"a string of {low:,} characters")
         if isinstance(pattern := shape.get("pattern"), str):
             return of_pattern(pattern, draw=self._draw if style == "random" else None, least=low)
-        if (formatted := of_format(shape.get("format"))) is not None:
-            return formatted
+        if isinstance(name := shape.get("format"), str) and name in _FORMATS:
+            return _FORMATS[name]
         if style == "random":
             length = self._draw.randint(low, max(low, min(high, low + 30)))
             return "".join(self._draw.choices(_LETTERS, k=length))
-        example = described(shape.get("description"))
+        example = example_in(shape.get("description"))
         if example is not None and low <= len(example) <= high:
             return example
         return of_length(max(low, min(high, len(WORD))))
@@ -462,8 +457,8 @@ def prefix_of(shape: Shape) -> list[Any]:
     """Return the positional schemas of the first items."""
     for key in ("prefixItems", "items"):
         if isinstance(shape.get(key), list):
-            found: list[Any] = shape[key]
-            return found
+            prefix: list[Any] = shape[key]
+            return prefix
     return []
 
 

@@ -1,7 +1,4 @@
-"""`playhead check`: test any server and report its defects, at the terminal and in files.
-
-It has more than 500 lines because 160 of them are the command's options, which typer wants in one signature.
-"""
+"""`playhead check`: test any server and report its defects, at the terminal and in files."""
 
 from __future__ import annotations
 
@@ -10,9 +7,8 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -27,42 +23,23 @@ from playhead.extras import require_extra
 from playhead.redaction import redacted_url
 
 if TYPE_CHECKING:
-    from playhead.check.baseline import Baseline, IgnoredCheck
+    from playhead.check.baseline import Baseline
     from playhead.check.graph import Runner
-    from playhead.check.options import CheckOptions, LoadPlan
+    from playhead.check.options import CheckOptions
     from playhead.check.results import Report, Status, TestResult
 
 
-class Depth(StrEnum):
-    """The extent of a check."""
-
-    QUICK = "quick"
-    FULL = "full"
-
-
-class LevelName(StrEnum):
-    """The least keyword whose violation fails a check."""
-
-    MUST = "must"
-    SHOULD = "should"
-
-
-class GraphRunner(StrEnum):
-    """The runner of the state graph."""
-
-    OWN = "own"
-    LANGGRAPH = "langgraph"
+DepthName = Literal["quick", "full"]
+LevelName = Literal["must", "should"]
+GraphRunner = Literal["own", "langgraph"]
 
 
 def check(
     server: p.Server,
     depth: Annotated[
-        Depth,
-        typer.Argument(
-            metavar="DEPTH",
-            help="quick: connect and list. full: call every tool, too.",
-        ),
-    ] = Depth.QUICK,
+        DepthName,
+        typer.Argument(metavar="DEPTH", help="quick: connect and list. full: call every tool, too."),
+    ] = "quick",
     reports: Annotated[
         list[Path] | None,
         typer.Option(
@@ -90,7 +67,7 @@ def check(
     level: Annotated[
         LevelName,
         typer.Option("--level", help="Violations that fail the check: must, or should and must."),
-    ] = LevelName.SHOULD,
+    ] = "should",
     ignored: Annotated[
         list[str] | None,
         typer.Option(
@@ -138,7 +115,7 @@ def check(
     graph: Annotated[
         GraphRunner,
         typer.Option("--graph", help="Runner of the state graph; langgraph needs playhead[langgraph]."),
-    ] = GraphRunner.OWN,
+    ] = "own",
     json_output: p.Json = False,
 ) -> None:
     """Test a server and report its defects.
@@ -153,21 +130,25 @@ def check(
     """
 
     async def command(terminal: Terminal, fields: Fields) -> int:
-        from playhead.check.report import to_json
+        from playhead.check.report import check_path, to_json, write_report
 
-        targets = reports or []
-        _check_paths(targets)
+        paths = reports or []
+        for path in paths:
+            check_path(path)
+        for option, value in (("--expect", expect), ("--load", load), ("--draft-expectations", draft)):
+            if depth == "quick" and value is not None:
+                raise UsageError(f"{option} {_NEEDS_FULL}")
         options = _options(
-            depth, expect=expect, destructive=destructive, seed=seed, timeout=timeout, max_time=max_time
+            depth, level, ignored or [], expect=expect, load=load, max_time=max_time, timeout=timeout
         )
         options = replace(
             options,
-            level=level.value,
-            ignored=_ignored(ignored or []),
+            seed=seed,
+            allow_destructive=destructive,
             baseline=_baseline(baseline, write=write_baseline),
-            load=_load_plan(load, depth),
         )
-        _check_draft(draft, depth)
+        if draft is not None:
+            _check_draft(draft)
         runner = _runner(graph)
 
         # Half a second of imports: errors in the command line are reported before.
@@ -177,25 +158,29 @@ def check(
         progress = Progress()
         to_write = [name for name, it in (("baseline", write_baseline), ("draft", draft)) if it]
 
-        def show(found: Report) -> Report:
-            found = replace(found, target=_named(server), config=None if config is None else str(config))
-            found = terminal.redacted(found)
-            is_whole = _is_whole(found)
+        def show(report: Report) -> Report:
+            report = replace(
+                report, target=_server_words(server), config=None if config is None else str(config)
+            )
+            report = terminal.redacted(report)
+            is_whole = _is_whole(report)
             if is_whole and write_baseline and baseline is not None:
-                found = _write_baseline(terminal, found, baseline)
-            fields.update(_loaded(to_json(found)))
-            show_report(terminal, found)
-            _write(terminal, targets, found)
+                report = _write_baseline(terminal, report, baseline)
+            fields.update(json.loads(to_json(report)))
+            show_report(terminal, report)
+            for path in paths:
+                write_report(report, path)
+                terminal.say(f"wrote {path}", whole=True)
             if is_whole and draft is not None:
-                _write_draft(terminal, found, draft)
+                _write_draft(terminal, report, draft)
             if not is_whole and to_write:
                 terminal.warn(f"the check is not complete: no {' or '.join(to_write)} was written")
-            return found
+            return report
 
         broken_off: list[Report] = []
         try:
             async with live_line(terminal, progress.line):
-                found = await check_server(
+                report = await check_server(
                     target,
                     options,
                     on_test=progress.tested,
@@ -206,54 +191,40 @@ def check(
             for part in broken_off:
                 show(part)
             raise
-        found = show(found)
-        if found.mcp_service_status != "available":
+        report = show(report)
+        if report.mcp_service_status != "available":
             return EXIT_NO_CONNECTION
-        is_done = found.passed and (_is_whole(found) or not to_write)
+        is_done = report.passed and (_is_whole(report) or not to_write)
         return EXIT_DONE if is_done else EXIT_FAILED
 
     run_command(command, json_output=json_output, deadline=deadline)
 
 
-def _check_paths(paths: list[Path]) -> None:
-    from playhead.check.report import check_path
-
-    for path in paths:
-        check_path(path)
-
-
 def _options(
-    depth: Depth,
+    depth: DepthName,
+    level: LevelName,
+    ignored: list[str],
     *,
     expect: Path | None,
-    destructive: bool,
-    seed: int,
-    timeout: float | None,
+    load: str | None,
     max_time: float | None,
+    timeout: float | None,
 ) -> CheckOptions:
-    from playhead.check.options import CheckOptions, load_expectations
+    from playhead.check.baseline import IgnoredCheck
+    from playhead.check.catalogue import CATALOGUE
+    from playhead.check.expectations import load_expectations
+    from playhead.check.options import CheckOptions, LoadPlan
 
-    if expect is not None and depth is Depth.QUICK:
-        raise UsageError(f"--expect {_NEEDS_FULL}")
     options = CheckOptions(
-        depth="full" if depth is Depth.FULL else "quick",
-        seed=seed,
-        allow_destructive=destructive,
-        expectations=load_expectations(expect) if expect is not None else None,
+        depth=depth,
+        level=level,
+        expectations=None if expect is None else load_expectations(expect),
+        ignored=tuple(IgnoredCheck.parse(text, CATALOGUE) for text in ignored),
+        load=None if load is None else LoadPlan.parse(load),
     )
     if max_time is not None:
         options = replace(options, total_seconds=max_time)
     return options if timeout is None else replace(options, timeout_seconds=timeout)
-
-
-def _ignored(texts: list[str]) -> tuple[IgnoredCheck, ...]:
-    from playhead.check.baseline import IgnoredCheck
-
-    if not texts:
-        return ()
-    from playhead.check.catalogue import CATALOGUE
-
-    return tuple(IgnoredCheck.parse(text, CATALOGUE) for text in texts)
 
 
 def _baseline(path: Path | None, *, write: bool) -> Baseline | None:
@@ -271,78 +242,51 @@ def _baseline(path: Path | None, *, write: bool) -> Baseline | None:
     return None
 
 
-def _is_whole(found: Report) -> bool:
+def _is_whole(report: Report) -> bool:
     """True if the check ran to its end. A partial list of findings must not become a baseline or draft."""
-    return found.mcp_service_status == "available" and not (found.interrupted or found.timed_out)
+    return report.mcp_service_status == "available" and not (report.interrupted or report.timed_out)
 
 
-def _write_baseline(terminal: Terminal, found: Report, path: Path) -> Report:
+def _write_baseline(terminal: Terminal, report: Report, path: Path) -> Report:
     """Write the baseline, and return the report in which its findings are accepted."""
-    from playhead.check.baseline import baseline_of, recorded
+    from playhead.check.baseline import accept_recorded, baseline_of
     from playhead.check.report import write_text
 
-    baseline = baseline_of(found)
+    baseline = baseline_of(report)
     write_text(baseline.to_json(), path, what="baseline")
     findings, tools = counted(len(baseline.findings), "finding"), counted(len(baseline.tools), "tool")
     terminal.say(f"wrote {path}: {findings}, {tools}", whole=True)
-    return recorded(found, baseline)
+    return accept_recorded(report, baseline)
 
 
-def _write_draft(terminal: Terminal, found: Report, path: Path) -> None:
-    from playhead.check.options import draft_expectations
-    from playhead.check.report import write_text
-
-    text = draft_expectations(found, as_json=path.suffix.lower() == ".json")
-    write_text(text, path, what="draft")
-    terminal.say(f"wrote {path}: edit it, and use it with --expect", whole=True)
-
-
-def _check_draft(path: Path | None, depth: Depth) -> None:
+def _check_draft(path: Path) -> None:
     from playhead.check.report import check_writable
 
-    if path is None:
-        return
-    if depth is Depth.QUICK:
-        raise UsageError(f"--draft-expectations {_NEEDS_FULL}")
     if path.suffix.lower() != ".json":
         require_extra("check", "drafts of expectations in TOML")
     check_writable(path, what="draft")
 
 
-def _load_plan(text: str | None, depth: Depth) -> LoadPlan | None:
-    from playhead.check.options import LoadPlan
+def _write_draft(terminal: Terminal, report: Report, path: Path) -> None:
+    from playhead.check.expectations import draft_expectations
+    from playhead.check.report import write_text
 
-    if text is None:
-        return None
-    if depth is Depth.QUICK:
-        raise UsageError(f"--load {_NEEDS_FULL}")
-    return LoadPlan.parse(text)
+    text = draft_expectations(report, as_json=path.suffix.lower() == ".json")
+    write_text(text, path, what="draft")
+    terminal.say(f"wrote {path}: edit it, and use it with --expect", whole=True)
 
 
 def _runner(graph: GraphRunner) -> Runner:
     from playhead.check.graph import run_graph, run_under_langgraph
 
-    if graph is GraphRunner.OWN:
+    if graph == "own":
         return run_graph
     require_extra("langgraph", "checks with --graph langgraph")
     return run_under_langgraph
 
 
-def _named(server: str) -> str:
+def _server_words(server: str) -> str:
     return redacted_url(server) if re.match(r"\w+://\S*$", server) else server
-
-
-def _loaded(text: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads(text)
-    return found
-
-
-def _write(terminal: Terminal, paths: list[Path], found: Report) -> None:
-    from playhead.check.report import write_report
-
-    for path in paths:
-        write_report(found, path)
-        terminal.say(f"wrote {path}", whole=True)
 
 
 _NEEDS_FULL: Final = "needs a full check, since a quick one calls no tools: playhead check SERVER full"
@@ -388,23 +332,30 @@ def show_report(terminal: Terminal, report: Report) -> None:
 
 def report_lines(report: Report) -> Iterator[str]:
     """Format the report. Controls in untrusted text are escaped."""
-    failed = _alike(test for test in report.tests if test.status == "failed")
+    failed = _group_alike(test for test in report.tests if test.status == "failed")
     for tests in failed[:_MOST_FAILED]:
-        yield from _failed(report, tests[0])
+        yield from _failed_lines(report, tests[0])
         if len(tests) > 1:
             titles = ", ".join(escape_line(test.title) for test in tests[1:])
             more = f"and {len(tests) - 1} more like it: {titles}"
-            yield from _wrapped(more, indent=2, most=_MOST_TITLES)
+            yield from textwrap.wrap(
+                more,
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="  ",
+                max_lines=_MOST_TITLES,
+                placeholder=" …",
+            )
         yield ""
     if len(failed) > _MOST_FAILED:
         left = sum(len(tests) for tests in failed[_MOST_FAILED:])
         yield f"… and {left} more failed tests; --report FILE lists all"
         yield ""
-    yield from _accepted(report)
+    yield from _accepted_lines(report)
     for word, status in (("undecided  ", "error"), ("skipped    ", "skipped")):
-        groups = _alike(test for test in report.tests if test.status == status)
+        groups = _group_alike(test for test in report.tests if test.status == status)
         for tests in groups[:_MOST_UNDECIDED]:
-            yield from _short(word, tests[0])
+            yield from _short_lines(word, tests[0])
             if len(tests) > 1:
                 more = counted(len(tests) - 1, "test")
                 yield f"{' ' * len(word)}and {more} more of {_subject(tests[0].subject)}"
@@ -416,10 +367,10 @@ def report_lines(report: Report) -> Iterator[str]:
     yield from _load_lines(report)
     for remark in report.remarks:
         yield from textwrap.wrap(escape_line(remark), WIDTH)
-    yield from _summary(report)
+    yield from _summary_lines(report)
 
 
-def _alike(tests: Iterable[TestResult]) -> list[list[TestResult]]:
+def _group_alike(tests: Iterable[TestResult]) -> list[list[TestResult]]:
     """Group tests of one subject that fail the same checks: one defect shows in many calls."""
     groups: dict[tuple[str, ...], list[TestResult]] = {}
     for test in tests:
@@ -428,7 +379,7 @@ def _alike(tests: Iterable[TestResult]) -> list[list[TestResult]]:
     return list(groups.values())
 
 
-def _failed(report: Report, test: TestResult) -> Iterator[str]:
+def _failed_lines(report: Report, test: TestResult) -> Iterator[str]:
     yield from textwrap.wrap(f"FAILED  {_name(test)}", WIDTH, subsequent_indent=" " * 8)
     for check in test.checks:
         if check.verdict == "failed":
@@ -454,18 +405,18 @@ def _repeat(report: Report, test: TestResult) -> str:
     return f"sent: {text}"
 
 
-def _accepted(report: Report) -> Iterator[str]:
-    """One line per accepted finding, however many tests show it."""
+def _accepted_lines(report: Report) -> Iterator[str]:
+    """Format each accepted finding once, however many tests show it."""
     from playhead.check.report.rows import ACCEPTED_BECAUSE, accepted_findings
 
-    found = list(accepted_findings(report.tests))
-    for subject, (check, *_) in found[:_MOST_ACCEPTED]:
+    findings = list(accepted_findings(report.tests))
+    for subject, (check, *_) in findings[:_MOST_ACCEPTED]:
         why = ACCEPTED_BECAUSE[check.accepted or "known"]
         line = f"accepted   {_subject(subject)} · {check.kind.name} ({why})"
         yield from textwrap.wrap(line, WIDTH, subsequent_indent=" " * 11)
-    if len(found) > _MOST_ACCEPTED:
-        yield f"… and {len(found) - _MOST_ACCEPTED} more accepted findings"
-    if found:
+    if len(findings) > _MOST_ACCEPTED:
+        yield f"… and {len(findings) - _MOST_ACCEPTED} more accepted findings"
+    if findings:
         yield ""
 
 
@@ -483,7 +434,7 @@ def _load_lines(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _summary(report: Report) -> Iterator[str]:
+def _summary_lines(report: Report) -> Iterator[str]:
     from playhead.check.report.rows import STATUS_OUTCOME
 
     who = escape_line(report.server_name or report.server)
@@ -510,13 +461,6 @@ def _subject(subject: str) -> str:
     return textwrap.shorten(escape_line(subject), _SUBJECT_CHARS, placeholder=" …")
 
 
-def _wrapped(text: str, *, indent: int, most: int) -> list[str]:
-    space = " " * indent
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=space, subsequent_indent=space, max_lines=most, placeholder=" …"
-    )
-
-
-def _short(word: str, test: TestResult) -> list[str]:
+def _short_lines(word: str, test: TestResult) -> list[str]:
     text = f"{word}{_name(test)}: {escape_line((test.error or '')[:_MESSAGE_CHARS])}"
     return textwrap.wrap(text, WIDTH, subsequent_indent=" " * len(word), max_lines=3, placeholder=" …")

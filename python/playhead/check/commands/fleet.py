@@ -1,4 +1,4 @@
-"""`playhead fleet`: many players in many processes against one server, and what they heard and cost.
+"""`playhead fleet`: many players in many processes against one server, with their audio and their cost.
 
 Each player has a session of its own, as each device of a house has. The processes are started by the first
 one with `--worker`; each prints the records of its plays as JSON.
@@ -76,22 +76,22 @@ def fleet(
             )
             return EXIT_DONE
         began = trio.current_time()
-        given: dict[str, object] = {
+        values = {
             "--players": players,
             "--plays": plays,
             "--cache": cache,
             "--config": config,
+            "--timeout": timeout,
         }
-        given |= {"--timeout": timeout}
-        options = [text for name, it in given.items() if it is not None for text in (name, str(it))]
+        options = [text for name, it in values.items() if it is not None for text in (name, str(it))]
         flags = [name for name, it in {"--real-time": real_time, "--trust": trusted}.items() if it]
         workers = await _run_workers(processes, ["fleet", *options, *flags, "--", server, *what])
-        records = [PlayRecord(**record) for found in workers for record in found["plays"]]
+        records = [PlayRecord(**record) for it in workers for record in it["plays"]]
         report |= {"processes": processes, "players": processes * players}
         report |= fleet_figures(records)
         streams = processes * players
-        report["cpu_ms_per_stream"] = round(sum(found["cpu_ms"] for found in workers) / streams, 1)
-        memory = sum(found["memory_kib"] for found in workers) / streams / _MIB_KIB
+        report["cpu_ms_per_stream"] = round(sum(it["cpu_ms"] for it in workers) / streams, 1)
+        memory = sum(it["memory_kib"] for it in workers) / streams / _MIB_KIB
         report["memory_mib_per_stream"] = round(memory, 2)
         report["seconds"] = round(trio.current_time() - began, 2)
         if not json_output:
@@ -103,31 +103,30 @@ def fleet(
 
 async def _run_workers(processes: int, arguments: Sequence[str]) -> list[dict[str, Any]]:
     """Run one process per worker, and return what they report."""
-    found: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
     warnings: set[str] = set()
 
     async def run(number: int) -> None:
         command = [sys.executable, "-m", "playhead", arguments[0], "--worker", str(number), *arguments[1:]]
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+        errors = done.stderr.decode("utf-8", "replace")
         try:
             report = json.loads(done.stdout)
         except ValueError:
             report = {}
         if "plays" not in report:
-            said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-            raise UsageError(
-                f"fleet: process {number} ended with {done.returncode}: {said or 'nothing said'}"
-            )
-        found.append(report)
-        for line in done.stderr.decode("utf-8", "replace").splitlines():
-            if line not in warnings:  # each process has the same to say of a cache in trouble
+            why = errors.strip().rpartition("\n")[2] or "no message on stderr"
+            raise UsageError(f"fleet: process {number} ended with {done.returncode}: {why}")
+        reports.append(report)
+        for line in errors.splitlines():
+            if line not in warnings:  # each process warns of the same broken cache
                 Terminal(json_output=False).say(line)
                 warnings.add(line)
 
     async with trio.open_nursery() as nursery:
         for number in range(processes):
             nursery.start_soon(run, number)
-    return found
+    return reports
 
 
 async def _play_all(

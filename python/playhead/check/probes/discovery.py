@@ -12,10 +12,10 @@ import trio
 from mcp_types import METHOD_NOT_FOUND
 from pydantic import ValidationError
 
-from playhead.check.options import Expectations
-from playhead.check.probes.asking import ask, said, shown, summarize
-from playhead.check.probes.listing import may_have, probe_listing
-from playhead.check.results import Found, TestDraft, TestResult
+from playhead.check.expectations import Expectations
+from playhead.check.probes.asking import ask, error_words, excerpt, summarize
+from playhead.check.probes.listing import check_items, may_have, probe_listing
+from playhead.check.results import TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content.block_types import ICON, Field
 from playhead.content.findings import Finding, Notes, kind_of
@@ -45,21 +45,15 @@ _HINTS: Final = (
         for name in ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
     ),
 )
-_LISTS: Final = (
-    ("tools", "tools/list", "tools"),
-    ("resources", "resources/list", "resources"),
-    ("prompts", "prompts/list", "prompts"),
-)
 
 
-async def probe_discovery(target: Target, found: Found) -> tuple[types.Tool, ...]:
+async def probe_discovery(target: Target) -> tuple[types.Tool, ...]:
     """Judge the listing of tools and the capabilities. Return the testable tools, one per name."""
-    await _probe_capabilities(target, found)
+    await _probe_capabilities(target)
     if not may_have(target, "tools"):
         return ()
     raw = await probe_listing(
         target,
-        found,
         method="tools/list",
         key="tools",
         identity="name",
@@ -68,18 +62,14 @@ async def probe_discovery(target: Target, found: Found) -> tuple[types.Tool, ...
         optional=not target.session.capabilities.model_fields_set,
     )
     for tool in raw[:MOST_DEFINITIONS]:
-        found(await trio.to_thread.run_sync(judge_definition, tool, target.protocol_version))
-    if len(raw) > MOST_DEFINITIONS:
-        draft = TestDraft(
-            subject="listing tools", title=f"the other {len(raw) - MOST_DEFINITIONS} definitions"
-        )
-        draft.skipped(
-            "tools.input-schema", f"at most {MOST_DEFINITIONS} definitions of one server are judged"
-        )
-        found(draft.done())
-    tools = [tool for tool in map(_understood, raw) if tool is not None]
+        target.on_test(await trio.to_thread.run_sync(judge_definition, tool, target.protocol_version))
+    if (more := len(raw) - MOST_DEFINITIONS) > 0:
+        why = f"at most {MOST_DEFINITIONS} definitions of one server are judged"
+        with target.test("listing tools", f"the other {more} definitions") as draft:
+            draft.skipped("tools.input-schema", why)
+    tools = [tool for tool in map(_parse_tool, raw) if tool is not None]
     if target.options.expectations is not None:
-        _judge_expected(target.options.expectations, {tool.name for tool in tools}, found)
+        _judge_expected(target, target.options.expectations, {tool.name for tool in tools})
     return tuple(await target.session.set_tools(tools))
 
 
@@ -87,12 +77,7 @@ def tool_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
     """Validate one item of `tools/list`, except its schemas and hints, which have their own checks."""
     notes = Notes()
     check_fields(notes, path, raw, _TOOL)
-    icons = raw.get("icons")
-    for index, icon in enumerate(icons if isinstance(icons, list) else ()):
-        if isinstance(icon, dict):
-            check_fields(notes, f"{path}.icons[{index}]", icon, ICON)
-        else:
-            notes.add(f"{path}.icons[{index}]", expected="an object", got=kind_of(icon))
+    check_items(notes, path, raw, "icons", ICON)
     return notes.all()
 
 
@@ -100,7 +85,7 @@ def judge_definition(raw: Mapping[str, Any], revision: str) -> TestResult:
     """Judge the definition of one tool."""
     name = str(raw["name"])
     draft = TestDraft(subject=f"tool {name}", title="definition", tool=name, method="tools/list", input={})
-    draft.output = shown(raw)
+    draft.output = excerpt(raw)
     if revision >= NAMES_SINCE:
         draft.require(
             "tools.name",
@@ -121,7 +106,7 @@ def judge_definition(raw: Mapping[str, Any], revision: str) -> TestResult:
     return draft.done()
 
 
-def _understood(raw: Mapping[str, Any]) -> types.Tool | None:
+def _parse_tool(raw: Mapping[str, Any]) -> types.Tool | None:
     try:
         return types.Tool.model_validate(raw, by_name=False)
     except ValidationError:
@@ -133,47 +118,45 @@ def _understood(raw: Mapping[str, Any]) -> types.Tool | None:
         return None
 
 
-async def _probe_capabilities(target: Target, found: Found) -> None:
+async def _probe_capabilities(target: Target) -> None:
     """Request one page of each listing, whether declared or not."""
     capabilities = target.session.capabilities
     if not capabilities.model_fields_set and target.session.handshake is None:
         return
-    for capability, method, key in _LISTS:
+    for capability in ("tools", "resources", "prompts"):
+        method = f"{capability}/list"
         declared = getattr(capabilities, capability) is not None
         if declared and (capability == "tools" or target.options.depth == "full"):
             continue  # has a probe of its own
         title = f"{capability}, declared" if declared else f"{capability}, not declared"
-        draft = TestDraft(subject="capabilities", title=title, method=method)
-        answer = await ask(target, draft)
-        if declared:
-            if isinstance(answer.failure, DeadlineError):
+        with target.test("capabilities", title, method=method) as draft:
+            answer = await ask(target, draft)
+            if not declared:
+                items = answer.result.get(capability) if answer.result is not None else None
+                count = len(items) if isinstance(items, list) else 0
+                why = (
+                    f"expected the handshake to declare the capability {capability}, since {method} returns"
+                    f" {count}; clients that rely on the handshake don't ask"
+                )
+                draft.require("capabilities.declared", count == 0, why)
+            elif isinstance(answer.failure, DeadlineError):
                 why = f"expected an answer to {method} within {target.options.timeout_seconds:g} s, got none"
                 draft.failed("capabilities.answered", why)
             elif answer.failure is not None:
                 draft.undecided = str(answer.failure)
-            else:
-                known = answer.error is None or answer.error.code != METHOD_NOT_FOUND
+            elif answer.error is not None and answer.error.code == METHOD_NOT_FOUND:
                 why = f"expected {method} to be known, since the server declares {capability}; got "
-                draft.require(
-                    "capabilities.answered", known, why + said(answer.error) if answer.error else ""
-                )
-        else:
-            items = answer.result.get(key) if answer.result is not None else None
-            count = len(items) if isinstance(items, list) else 0
-            why = (
-                f"expected the handshake to declare the capability {capability}, since {method} returns"
-                f" {count}; clients that rely on the handshake don't ask"
-            )
-            draft.require("capabilities.declared", count == 0, why)
-        found(draft.done())
+                draft.failed("capabilities.answered", why + error_words(answer.error))
+            else:
+                draft.passed("capabilities.answered")
 
 
-def _judge_expected(expectations: Expectations, listed: set[str], found: Found) -> None:
+def _judge_expected(target: Target, expectations: Expectations, listed: set[str]) -> None:
+    names = ", ".join(sorted(listed)[:20]) or "none"
     for name in dict.fromkeys(call.tool for call in expectations.calls):
-        draft = TestDraft(subject=f"tool {name}", title="expected to be listed", tool=name)
-        have = ", ".join(sorted(listed)[:20]) or "none"
-        draft.require("tools.expected-listed", name in listed, f"expected a tool {quoted(name)}, got {have}")
-        found(draft.done())
+        with target.test(f"tool {name}", "expected to be listed", tool=name) as draft:
+            why = f"expected a tool {quoted(name)}, got {names}"
+            draft.require("tools.expected-listed", name in listed, why)
 
 
 _MOST_VALUES: Final = 5_000

@@ -1,4 +1,4 @@
-"""Read a listing page by page and judge it: does it end, and is each item valid and unique?"""
+"""The listings of a server, read page by page: each ends, and its items are valid and unique."""
 
 from __future__ import annotations
 
@@ -12,30 +12,45 @@ from mcp_types import INVALID_PARAMS
 from playhead.check.catalogue import CATALOGUE
 from playhead.check.probes.asking import (
     ask,
-    error_shown,
+    error_excerpt,
+    error_words,
     fault_of,
     require_answered,
-    said,
     summarize,
 )
-from playhead.check.results import Found, Json, TestDraft
+from playhead.check.results import Json, TestDraft
 from playhead.check.target import Target
 from playhead.content import Finding
-from playhead.content.findings import kind_of
+from playhead.content.block_types import Field
+from playhead.content.findings import Notes, kind_of
+from playhead.content.validation import check_fields
 from playhead.limits import MIB
 
 MOST_PAGES: Final = 200
 MOST_ITEMS: Final = 10_000
 MOST_CHARS: Final = 64 * MIB
-"""Of all pages together: each message of a server may be this large."""
+"""The limit of all pages together: each message of a server may be this large."""
 EMPTY_PAGES: Final = 20
-"""After this many consecutive pages without new items, each with a new cursor, the listing is endless."""
+"""A listing is endless if so many consecutive pages have a new cursor, but no new items."""
 
 
 def may_have(target: Target, capability: str) -> bool:
-    """True unless undeclared. Empty capabilities prove nothing: without a handshake they are empty."""
+    """True unless the server declares other capabilities only. Without a handshake it declares none."""
     capabilities = target.session.capabilities
     return getattr(capabilities, capability) is not None or not capabilities.model_fields_set
+
+
+def check_items(
+    notes: Notes, path: str, item: Mapping[str, object], key: str, fields: tuple[Field, ...]
+) -> None:
+    """Check the objects in the array under `key` of a listed item."""
+    inner = item.get(key)
+    for index, value in enumerate(inner if isinstance(inner, list) else ()):
+        place = f"{path}.{key}[{index}]"
+        if isinstance(value, dict):
+            check_fields(notes, place, value, fields)
+        else:
+            notes.add(place, expected="an object", got=kind_of(value))
 
 
 JudgeItem = Callable[[str, Mapping[str, object]], list[Finding]]
@@ -44,7 +59,6 @@ JudgeItem = Callable[[str, Mapping[str, object]], list[Finding]]
 
 async def probe_listing(
     target: Target,
-    found: Found,
     *,
     method: str,
     key: str,
@@ -69,9 +83,9 @@ async def probe_listing(
     # If a list changes while it is read, items may move to the next page and appear twice.
     again = await read() if reading.may_have_moved else None
     reading.judge_unique(again)
-    found(reading.draft.done())
+    target.on_test(reading.draft.done())
     if reading.paged:
-        await _probe_cursor(target, found, method=method, key=key, checks=checks)
+        await _probe_cursor(target, method=method, key=key, kind=f"{checks}-unknown-cursor")
     return tuple(reading.items.values())
 
 
@@ -108,7 +122,7 @@ class _Reading:
                 require_answered(self.draft, f"{self.checks}-answered", answer, target)
                 return
             if answer.error is not None:
-                self._refused(answer.error.code, said(answer.error), optional=optional)
+                self._refused(answer.error.code, error_words(answer.error), optional=optional)
                 return
             assert answer.result is not None
             self._pages += 1
@@ -122,7 +136,7 @@ class _Reading:
             self.draft.input = {}
         self.draft.latency_ms = latency_ms
         self.draft.output = {"pages": self._pages, "items": self._listed, "first": shown_first}
-        self._judged()
+        self._conclude()
 
     def _refused(self, code: int, words: str, *, optional: bool) -> None:
         draft, kind = self.draft, f"{self.checks}-answered"
@@ -166,12 +180,12 @@ class _Reading:
 
     def _item(self, path: str, item: object) -> bool:
         self._listed += 1
-        judged = len(self._findings) >= 100
+        is_full = len(self._findings) >= 100
         if not isinstance(item, dict):
-            if not judged:
+            if not is_full:
                 self._findings.append(Finding(path=path, expected="an object", got=kind_of(item)))
             return False
-        if not judged:
+        if not is_full:
             self._findings += self.judge(path, item)
         name = item.get(self.identity)
         if not isinstance(name, str):
@@ -187,12 +201,12 @@ class _Reading:
     def _endless(self, why: str) -> None:
         self.draft.failed(f"{self.checks}-ends", why)
 
-    def _judged(self) -> None:
+    def _conclude(self) -> None:
         draft, checks = self.draft, self.checks
-        if not any(check.kind.name == f"{checks}-shape" for check in draft.checks):
+        names = {check.kind.name for check in draft.checks}
+        if f"{checks}-shape" not in names:
             draft.require(f"{checks}-shape", not self._findings, summarize(self._findings))
-        ended = any(check.kind.name == f"{checks}-ends" for check in draft.checks)
-        if not ended:
+        if f"{checks}-ends" not in names:
             draft.passed(f"{checks}-ends")
             self._ended = True
 
@@ -213,19 +227,15 @@ class _Reading:
         self.draft.require(kind, not self._twice, f"expected each {self.identity} once, got twice: {names}")
 
 
-async def _probe_cursor(target: Target, found: Found, *, method: str, key: str, checks: str) -> None:
-    draft = TestDraft(subject=f"listing {key}", title="an unknown cursor", method=method)
-    answer = await ask(target, draft, {"cursor": "playhead-check-no-such-cursor"})
-    if answer.failure is not None:
-        why = f"expected error {INVALID_PARAMS}, got no answer: {answer.failure}"
-        draft.failed(fault_of(answer.failure, f"{checks}-unknown-cursor"), why)
-    elif answer.error is None:
-        draft.failed(f"{checks}-unknown-cursor", f"expected error {INVALID_PARAMS}, got a page")
-    else:
-        draft.output = error_shown(answer.error)
-        draft.require(
-            f"{checks}-unknown-cursor",
-            answer.error.code == INVALID_PARAMS,
-            f"expected error {INVALID_PARAMS}, got {said(answer.error)}",
-        )
-    found(draft.done())
+async def _probe_cursor(target: Target, *, method: str, key: str, kind: str) -> None:
+    with target.test(f"listing {key}", "an unknown cursor", method=method) as draft:
+        answer = await ask(target, draft, {"cursor": "playhead-check-no-such-cursor"})
+        expected = f"expected error {INVALID_PARAMS}"
+        if answer.failure is not None:
+            draft.failed(fault_of(answer.failure, kind), f"{expected}, got no answer: {answer.failure}")
+        elif answer.error is None:
+            draft.failed(kind, f"{expected}, got a page")
+        else:
+            draft.output = error_excerpt(answer.error)
+            is_expected = answer.error.code == INVALID_PARAMS
+            draft.require(kind, is_expected, f"{expected}, got {error_words(answer.error)}")

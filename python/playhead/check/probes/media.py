@@ -1,4 +1,4 @@
-"""Audio and images from a server: do they match their MIME types, can they be decoded, and are they whole?
+"""Audio and images from a server: they match their MIME types, can be decoded, and are whole.
 
 Decoders are made to play whatever is there, so decoding alone says little: `playback.containers` and
 `content.image_files` compare a file with its own headers, checksums and index. A FLAC file is also decoded to
@@ -17,7 +17,7 @@ import trio
 
 from playhead._core import decode_base64
 from playhead.check.probes.asking import text_in
-from playhead.check.results import Found, TestDraft
+from playhead.check.results import TestDraft
 from playhead.content.audio import (
     SNIFF_BYTES,
     AudioFormat,
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from playhead.playback.containers.flac import FlacInfo
 
 MOST_PCM_BYTES: Final = 256 * MIB
-"""Decoded audio per item, never held: 25 minutes of 44.1 kHz stereo."""
+"""The limit of decoded audio per item, which is not stored: 25 minutes of 44.1 kHz stereo."""
 MOST_AUDIO_BYTES: Final = 16 * MIB
-"""Of a longer item, only the beginning is decoded."""
+"""The limit of what is decoded of one item: only the beginning of a longer one."""
 
 _OGG: Final = frozenset({AudioFormat.VORBIS, AudioFormat.OPUS, AudioFormat.OGG_FLAC, AudioFormat.OGG})
 _FAMILIES: Final[tuple[frozenset[AudioFormat], ...]] = (
@@ -51,23 +51,14 @@ _FAMILIES: Final[tuple[frozenset[AudioFormat], ...]] = (
 _DECODED: Final = frozenset({AudioFormat.MP3, AudioFormat.FLAC, AudioFormat.WAV, AudioFormat.VORBIS})
 
 
-async def probe_audio(
-    found: Found,
-    *,
-    base64: str,
-    mime_type: str | None,
-    subject: str,
-    title: str,
-    tool: str | None = None,
-    uri: str | None = None,
+async def judge_base64_audio(
+    draft: TestDraft, base64: str, *, mime_type: str | None, uri: str | None
 ) -> None:
-    """Judge audio in base64 inside a result. Sends nothing."""
-    draft = TestDraft(subject=subject, title=title, tool=tool)
+    """Judge audio in base64 inside a result."""
     problem = await trio.to_thread.run_sync(base64_problem, base64)
     if draft.require("audio.base64", problem is None, f"expected base64, got {problem}"):
         data = await trio.to_thread.run_sync(decode_base64, base64)
         await judge_audio(draft, data, mime_type=mime_type, uri=uri, whole=True)
-    found(draft.done())
 
 
 async def judge_audio(
@@ -78,7 +69,7 @@ async def judge_audio(
     _judge_type(draft, data[:SNIFF_BYTES], mime_type)
     whole = whole and len(data) <= MOST_AUDIO_BYTES
     verdict, why = await trio.to_thread.run_sync(
-        lambda: _decoded(data[:MOST_AUDIO_BYTES], mime_type=mime_type, uri=uri, whole=whole)
+        lambda: _decode(data[:MOST_AUDIO_BYTES], mime_type=mime_type, uri=uri, whole=whole)
     )
     match verdict:
         case True:
@@ -120,7 +111,7 @@ def _judge_type(draft: TestDraft, head: bytes, mime_type: str | None) -> None:
     )
 
 
-def _decoded(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool) -> tuple[bool | None, str]:
+def _decode(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool) -> tuple[bool | None, str]:
     """Decode the audio. Return the verdict, None if undecidable, and the reason."""
     from playhead.playback.decoder import open_decoder
     from playhead.playback.decoder_source import DecoderSource
@@ -183,7 +174,7 @@ def _md5_problem(data: bytes, info: FlacInfo) -> str | None:
             nchannels=info.channels,
             sample_rate=info.rate_hz,
         ):
-            digest.update(_narrowed(piece, width))
+            digest.update(_narrow(piece, width))
     except miniaudio.MiniaudioError as error:
         return f"expected FLAC whose samples can be decoded, got an error of the decoder: {error}"
     if digest.digest() == info.md5:
@@ -194,7 +185,7 @@ def _md5_problem(data: bytes, info: FlacInfo) -> str | None:
     )
 
 
-def _narrowed(samples: array[int], width: int) -> bytes:
+def _narrow(samples: array[int], width: int) -> bytes:
     """Return the upper `width` bytes of each 32-bit sample, little-endian."""
     if sys.byteorder == "big":
         samples.byteswap()

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
-from playhead.check.probes.asking import ask, block_findings, require_answered, said, summarize
-from playhead.check.probes.listing import may_have, probe_listing
-from playhead.check.results import Found, TestDraft
+from playhead.check.probes.asking import ask, block_findings, error_words, require_answered, summarize
+from playhead.check.probes.listing import check_items, may_have, probe_listing
+from playhead.check.results import TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.content.block_types import Field
 from playhead.content.findings import Finding, Notes, kind_of
@@ -40,16 +40,14 @@ _ARGUMENT: Final = (
 )
 
 
-async def probe_prompts(target: Target, found: Found) -> None:
+async def probe_prompts(target: Target) -> None:
     """List the prompts, get each, and send requests that must be refused. Changes nothing on the server."""
     if not may_have(target, "prompts"):
-        draft = TestDraft(subject="prompts", title="all")
-        draft.skipped("prompts.list-answered", "the server declares no prompts")
-        found(draft.done())
+        with target.test("prompts", "all") as draft:
+            draft.skipped("prompts.list-answered", "the server declares no prompts")
         return
     prompts = await probe_listing(
         target,
-        found,
         method="prompts/list",
         key="prompts",
         identity="name",
@@ -58,84 +56,67 @@ async def probe_prompts(target: Target, found: Found) -> None:
         optional=target.session.capabilities.prompts is None,
     )
     for prompt in prompts[:MOST_PROMPTS]:
-        await _probe_prompt(target, prompt, found)
-    if len(prompts) > MOST_PROMPTS:
-        draft = TestDraft(subject="prompts", title=f"the other {len(prompts) - MOST_PROMPTS}")
-        draft.skipped("prompts.get-answered", f"at most {MOST_PROMPTS} prompts of one server are requested")
-        found(draft.done())
+        await _probe_prompt(target, prompt)
+    if (more := len(prompts) - MOST_PROMPTS) > 0:
+        why = f"at most {MOST_PROMPTS} prompts of one server are requested"
+        with target.test("prompts", f"the other {more}") as draft:
+            draft.skipped("prompts.get-answered", why)
     if prompts:
-        await _probe_unknown(target, found)
+        await _probe_unknown(target)
 
 
-async def _probe_prompt(target: Target, prompt: Mapping[str, Any], found: Found) -> None:
+async def _probe_prompt(target: Target, prompt: Mapping[str, Any]) -> None:
     name: str = prompt["name"]
     declared = prompt.get("arguments")
-    named = [
-        (str(argument["name"]), argument.get("required") is True)
+    is_required = {
+        str(argument["name"]): argument.get("required") is True
         for argument in (declared if isinstance(declared, list) else ())
         if isinstance(argument, dict) and isinstance(argument.get("name"), str)
-    ]
-    required = {argument: FILLING for argument, needed in named if needed}
-    await _probe_got(target, name, required, found, title="the required arguments")
-    if len(named) > len(required):
-        every = dict.fromkeys((argument for argument, _ in named), FILLING)
-        await _probe_got(target, name, every, found, title="all arguments")
+    }
+    required = [argument for argument, needed in is_required.items() if needed]
+    await _probe_valid(target, name, required, title="the required arguments")
+    if len(is_required) > len(required):
+        await _probe_valid(target, name, list(is_required), title="all arguments")
     if required:
-        left_out = next(iter(required))
-        given = {argument: value for argument, value in required.items() if argument != left_out}
-        await _probe_missing(target, name, given, left_out, found)
+        await _probe_missing(target, name, required)
 
 
-async def _probe_got(
-    target: Target,
-    name: str,
-    arguments: Mapping[str, str],
-    found: Found,
-    *,
-    title: str,
-) -> None:
-    draft = TestDraft(
-        subject=f"prompt {name}", title=title if arguments else "no arguments", method="prompts/get"
-    )
-    answer = await ask(target, draft, _params(name, arguments))
-    if require_answered(draft, "prompts.get-answered", answer, target):
+async def _probe_valid(target: Target, name: str, arguments: list[str], *, title: str) -> None:
+    title = title if arguments else "no arguments"
+    with target.test(f"prompt {name}", title, method="prompts/get") as draft:
+        answer = await ask(target, draft, _params(name, arguments))
+        if not require_answered(draft, "prompts.get-answered", answer, target):
+            return
         if answer.error is not None and answer.error.code == METHOD_NOT_FOUND:
-            draft.failed("prompts.get-answered", f"expected the listed prompt, got {said(answer.error)}")
+            why = f"expected the listed prompt, got {error_words(answer.error)}"
+            draft.failed("prompts.get-answered", why)
         elif answer.error is not None:
-            draft.undecided = f"refused the generated arguments, which may be invalid: {said(answer.error)}"
+            draft.undecided = (
+                f"refused the generated arguments, which may be invalid: {error_words(answer.error)}"
+            )
         elif answer.result is not None:
             findings = _message_findings(answer.result, target.protocol_version)
             draft.require("prompts.messages", not findings, summarize(findings))
-    found(draft.done())
 
 
-async def _probe_missing(
-    target: Target,
-    name: str,
-    given: Mapping[str, str],
-    left_out: str,
-    found: Found,
-) -> None:
-    draft = TestDraft(
-        subject=f"prompt {name}", title=f"without the required {left_out}", method="prompts/get"
-    )
-    answer = await ask(target, draft, _params(name, given))
-    if require_answered(draft, "prompts.get-answered", answer, target):
-        _judge_refusal(
-            draft, "prompts.missing-argument", answer, why=f"the required argument {left_out!r} is missing"
-        )
-    found(draft.done())
+async def _probe_missing(target: Target, name: str, required: list[str]) -> None:
+    missing, *others = required
+    title = f"without the required {missing}"
+    with target.test(f"prompt {name}", title, method="prompts/get") as draft:
+        answer = await ask(target, draft, _params(name, others))
+        if require_answered(draft, "prompts.get-answered", answer, target):
+            why = f"the required argument {missing!r} is missing"
+            _judge_refusal(draft, "prompts.missing-argument", answer, why=why)
 
 
-async def _probe_unknown(target: Target, found: Found) -> None:
-    draft = TestDraft(subject="prompts", title="an unknown prompt", method="prompts/get")
-    answer = await ask(target, draft, {"name": UNKNOWN_NAME})
-    if require_answered(draft, "prompts.get-answered", answer, target):
-        own = target.protocol_version == "2024-11-05" and (
-            answer.error is not None and answer.error.code == OLD_NOT_FOUND
-        )
-        _judge_refusal(draft, "prompts.unknown", answer, why="the prompt does not exist", own_code=own)
-    found(draft.done())
+async def _probe_unknown(target: Target) -> None:
+    with target.test("prompts", "an unknown prompt", method="prompts/get") as draft:
+        answer = await ask(target, draft, {"name": UNKNOWN_NAME})
+        if require_answered(draft, "prompts.get-answered", answer, target):
+            own = target.protocol_version == "2024-11-05" and (
+                answer.error is not None and answer.error.code == OLD_NOT_FOUND
+            )
+            _judge_refusal(draft, "prompts.unknown", answer, why="the prompt does not exist", own_code=own)
 
 
 def _judge_refusal(
@@ -148,25 +129,19 @@ def _judge_refusal(
     draft.require(
         "prompts.error-code",
         own_code or answer.error.code == INVALID_PARAMS,
-        f"expected error {INVALID_PARAMS}, since {why}; got {said(answer.error)}",
+        f"expected error {INVALID_PARAMS}, since {why}; got {error_words(answer.error)}",
     )
 
 
-def _params(name: str, arguments: Mapping[str, str]) -> dict[str, Any]:
-    return {"name": name, "arguments": dict(arguments)} if arguments else {"name": name}
+def _params(name: str, arguments: list[str]) -> dict[str, Any]:
+    return {"name": name, "arguments": dict.fromkeys(arguments, FILLING)} if arguments else {"name": name}
 
 
 def _prompt_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
     """Validate one item of `prompts/list`."""
     notes = Notes()
     check_fields(notes, path, raw, _PROMPT)
-    arguments = raw.get("arguments")
-    for index, argument in enumerate(arguments if isinstance(arguments, list) else ()):
-        place = f"{path}.arguments[{index}]"
-        if isinstance(argument, dict):
-            check_fields(notes, place, argument, _ARGUMENT)
-        else:
-            notes.add(place, expected="an object", got=kind_of(argument))
+    check_items(notes, path, raw, "arguments", _ARGUMENT)
     return notes.all()
 
 

@@ -8,25 +8,25 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import trio
 
 from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
-from playhead.check.probes.asking import (
+from playhead.check.probes.asking import fault_of, text_in
+from playhead.check.probes.media import judge_audio, looks_like_audio
+from playhead.check.probes.pages import (
     MOST_BYTES,
     Pages,
     ReadPage,
-    fault_of,
     meta_key_of,
     offered_strategy,
     place_of,
-    text_in,
 )
-from playhead.check.probes.media import judge_audio, looks_like_audio
-from playhead.check.results import Found, TestDraft
+from playhead.check.results import TestDraft
 from playhead.check.target import Target
 from playhead.client.call_results.media import ResourceMedia
 from playhead.errors import PlayheadError
@@ -54,12 +54,7 @@ class Reference:
 
 
 async def probe_ranges(
-    target: Target,
-    item: Mapping[str, Any],
-    found: Found,
-    *,
-    subject: str,
-    tool: str | None = None,
+    target: Target, item: Mapping[str, Any], *, subject: str, tool: str | None = None
 ) -> bool:
     """Judge the ranged reads of a link or listed resource. False if it offers none."""
     try:
@@ -69,15 +64,8 @@ async def probe_ranges(
     strategy = offered_strategy(item, templates)
     if strategy.name == "whole":
         return False
-    reads = _Reads(
-        target=target,
-        pages=Pages(target, strategy, uri=item["uri"]),
-        item=item,
-        found=found,
-        subject=subject,
-        tool=tool,
-    )
-    await reads.probe()
+    pages = Pages(target, strategy, uri=item["uri"])
+    await _Reads(target=target, pages=pages, item=item, subject=subject, tool=tool).probe()
     return True
 
 
@@ -88,7 +76,6 @@ class _Reads:
     target: Target
     pages: Pages
     item: Mapping[str, Any]
-    found: Found
     subject: str
     tool: str | None
     broken: bool = False
@@ -97,53 +84,48 @@ class _Reads:
     async def probe(self) -> None:
         announced = self.item.get("size")
         size = announced if isinstance(announced, int) and not isinstance(announced, bool) else None
-        plain = await self.pages.plain() if size is None or size <= MOST_BYTES else None
+        plain = await self.pages.read_plain() if size is None or size <= MOST_BYTES else None
         known = len(plain) if plain else size
         page_bytes = PAGE_BYTES if known is None else max(1, min(PAGE_BYTES, known // 5))
-        if not await self._first(page_bytes, plain):
+        if not await self._probe_first(page_bytes, plain):
             return
         reference = await self._reference(plain)
         page_bytes = max(1, min(PAGE_BYTES, len(reference.data) // 5))
-        if not await self._sampled(reference, page_bytes):
+        if not await self._probe_samples(reference, page_bytes):
             return
-        await self._end(reference, size, page_bytes)
-        await self._empty_range()
-        await self._at_once(len(reference.data))
-        streamed = await self._stream(reference, size)
-        await self._cap(reference)
+        await self._probe_end(reference, size, page_bytes)
+        await self._probe_empty_range()
+        await self._probe_concurrency(len(reference.data))
+        streamed = await self._probe_stream(reference, size)
+        await self._probe_cap(reference)
         if looks_like_audio(self.item, self.item["uri"]) and streamed:
-            await self._audio(streamed, whole=reference.complete and len(streamed) == len(reference.data))
+            await self._probe_audio(
+                streamed, whole=reference.complete and len(streamed) == len(reference.data)
+            )
 
-    def _add(self, draft: TestDraft) -> None:
-        test = draft.done()
-        self.broken = self.broken or test.status == "failed"
-        self.found(test)
+    @contextmanager
+    def _test(self, title: str, method: str | None = "resources/read") -> Iterator[TestDraft]:
+        title = f"{title} ({self.pages.strategy})"
+        with self.target.test(self.subject, title, tool=self.tool, method=method) as draft:
+            yield draft
+        self.broken |= any(check.verdict == "failed" for check in draft.checks)
 
-    def _draft(self, title: str) -> TestDraft:
-        return TestDraft(
-            subject=self.subject,
-            title=f"{title} ({self.pages.strategy})",
-            tool=self.tool,
-            method="resources/read",
-        )
-
-    async def _first(self, page_bytes: int, plain: bytes | None) -> bool:
+    async def _probe_first(self, page_bytes: int, plain: bytes | None) -> bool:
         """Judge the first page. False if the resource has no ranges or no bytes."""
-        draft = self._draft(f"the first {page_bytes} bytes")
-        page = await self.pages.page(0, page_bytes, draft)
-        go_on = self._answered(draft, page)
-        if go_on and page.data is None:
-            draft.undecided = f"no bytes: {page.why}"
-            go_on = False
-        elif go_on and page.data is not None and len(page.data) > page_bytes:
-            await self._too_long(draft, page, plain)
-            go_on = False
-        elif go_on:
+        with self._test(f"the first {page_bytes} bytes") as draft:
+            page = await self.pages.page(0, page_bytes, draft)
+            if not self._require_answer(draft, page):
+                return False
+            if page.data is None:
+                draft.undecided = f"no bytes: {page.why}"
+                return False
+            if len(page.data) > page_bytes:
+                await self._judge_long_page(draft, page, plain)
+                return False
             draft.passed("reads.page-length")
-        self._add(draft)
-        return go_on and bool(page.data)
+            return bool(page.data)
 
-    async def _too_long(self, draft: TestDraft, page: ReadPage, plain: bytes | None) -> None:
+    async def _judge_long_page(self, draft: TestDraft, page: ReadPage, plain: bytes | None) -> None:
         """Judge a page with more bytes than requested: the whole resource, or a longer page."""
         assert page.data is not None
         later = await self.pages.page(page.end, page.end + page.end - page.start)
@@ -163,37 +145,31 @@ class _Reads:
             )
 
     async def _reference(self, plain: bytes | None) -> Reference:
-        data, complete = (plain, True) if plain is not None else await self.pages.in_series()
+        data, complete = (plain, True) if plain is not None else await self.pages.read_in_series()
         if plain is not None and (more := (await self.pages.page(len(plain), len(plain) + 1)).data):
             # Either a plain read returns only a first part, or the pages have no end.
             complete = bool(more) and self.item.get("size") == len(plain)
         return Reference(data=data[:MOST_BYTES], complete=complete and len(data) <= MOST_BYTES)
 
-    async def _sampled(self, reference: Reference, page_bytes: int) -> bool:
+    async def _probe_samples(self, reference: Reference, page_bytes: int) -> bool:
         """Judge single pages and the end. False if reads are no longer answered."""
         size = len(reference.data)
         last = max(0, size - page_bytes)
         starts = sorted({0, page_bytes, size // 2, last})
-        failed: set[str] = set()
         for start in starts:
-            draft = self._draft(f"bytes [{start}, {start + page_bytes})")
-            page = await self.pages.page(start, start + page_bytes, draft)
-            if not self._answered(draft, page):
-                self._add(draft)
-                return False
-            await self._judge_page(draft, page, reference, whole_wanted=reference.complete)
-            self._add(draft)
-            failed |= {check.kind.name for check in draft.checks if check.verdict == "failed"}
-        if reference.complete and not failed and size:
-            await self._follow_tail(reference, last, page_bytes)
+            with self._test(f"bytes [{start}, {start + page_bytes})") as draft:
+                page = await self.pages.page(start, start + page_bytes, draft)
+                if not self._require_answer(draft, page):
+                    return False
+                await self._judge_page(draft, page, reference)
+        if reference.complete and not self.broken and size:
+            await self._probe_tail(reference, last, page_bytes)
         return True
 
-    async def _judge_page(
-        self, draft: TestDraft, page: ReadPage, reference: Reference, *, whole_wanted: bool
-    ) -> None:
+    async def _judge_page(self, draft: TestDraft, page: ReadPage, reference: Reference) -> None:
         whole = reference.data
         expected = whole[page.start : page.end]
-        asked = f"bytes [{page.start}, {page.end})"
+        expected_range = f"bytes [{page.start}, {page.end})"
         data = page.data
         self._judge_declared(draft, page)
         if data is not None and expected.startswith(data) and (data or not expected):
@@ -209,7 +185,7 @@ class _Reads:
             if data and again.data and isinstance(etag, str) and again.declared.get(ETAG_META) == etag:
                 draft.failed(
                     "reads.page-declared",
-                    f"expected {asked} of version {etag} again, got other bytes of the same version",
+                    f"expected {expected_range} of version {etag} again, got other bytes of the same version",
                 )
             else:
                 draft.undecided = (
@@ -217,22 +193,25 @@ class _Reads:
                 )
             return
         if data is None:
-            draft.failed("reads.page-bytes", f"expected {asked}, which a whole read has; got {page.why}")
+            draft.failed(
+                "reads.page-bytes", f"expected {expected_range}, which a whole read has; got {page.why}"
+            )
         elif not data:
-            kind = "reads.tail" if whole_wanted else "reads.page-bytes"
-            draft.failed(kind, f"expected {asked} of {len(whole)}, got the end")
+            kind = "reads.tail" if reference.complete else "reads.page-bytes"
+            draft.failed(kind, f"expected {expected_range} of {len(whole)}, got the end")
         elif len(data) > page.end - page.start:
             kind = "reads.range-honoured" if data == whole else "reads.page-length"
             draft.failed(kind, f"expected at most {page.end - page.start} bytes, got {len(data)}")
         elif (elsewhere := place_of(data, whole)) is not None and elsewhere != page.start:
-            draft.failed("reads.page-repeated", f"expected {asked}, got those from {elsewhere} on")
+            draft.failed("reads.page-repeated", f"expected {expected_range}, got those from {elsewhere} on")
         else:
             at = next(
                 (index for index, (a, b) in enumerate(zip(expected, data, strict=False)) if a != b),
                 len(expected),
             )
             draft.failed(
-                "reads.page-bytes", f"expected {asked} as in a whole read; byte {page.start + at} differs"
+                "reads.page-bytes",
+                f"expected {expected_range} as in a whole read; byte {page.start + at} differs",
             )
 
     def _judge_declared(self, draft: TestDraft, page: ReadPage) -> None:
@@ -248,67 +227,59 @@ class _Reads:
                 "reads.page-declared", is_size, f"expected {SIZE_META} of {end} or more, got {size!r}"
             )
 
-    async def _follow_tail(self, reference: Reference, start: int, page_bytes: int) -> None:
+    async def _probe_tail(self, reference: Reference, start: int, page_bytes: int) -> None:
         """Read on from the last page, as a stream does: a short page is not the end."""
-        draft = self._draft(f"from byte {start} to the end")
         size = len(reference.data)
         at = start
-        for _ in range(FOLLOW_UPS):
-            page = await self.pages.page(at, at + page_bytes, draft)
-            if page.data is None or page.past_end or at >= size:
-                break
-            at += len(page.data)
-        if at > start + page_bytes * FOLLOW_UPS or at < size:
-            draft.failed("reads.tail", f"expected bytes up to {size}, as in a whole read; pages end at {at}")
-        else:
-            draft.passed("reads.tail")
-        self._add(draft)
+        with self._test(f"from byte {start} to the end") as draft:
+            for _ in range(FOLLOW_UPS):
+                page = await self.pages.page(at, at + page_bytes, draft)
+                if page.data is None or page.past_end or at >= size:
+                    break
+                at += len(page.data)
+            reaches_end = size <= at <= start + page_bytes * FOLLOW_UPS
+            why = f"expected bytes up to {size}, as in a whole read; pages end at {at}"
+            draft.require("reads.tail", reaches_end, why)
 
-    async def _stream(self, reference: Reference, size: int | None) -> bytes:
+    async def _probe_stream(self, reference: Reference, size: int | None) -> bytes:
         """Read all of it as a stream, up to a limit. Return the bytes."""
-        draft = self._draft(f"as a stream, {IN_FLIGHT} reads in flight")
-        draft.method = None
-        got = b""
-        if self.broken:
+        with self._test(f"as a stream, {IN_FLIGHT} reads in flight", None) as draft:
+            if not self.broken:
+                return await judge_stream(draft, self.target, self.item, reference, size=size)
             draft.skipped("reads.stream", WRONG_ALREADY)
-        else:
-            got = await judge_stream(draft, self.target, self.item, reference, size=size)
-        self._add(draft)
-        return got
+        return b""
 
-    async def _cap(self, reference: Reference) -> None:
+    async def _probe_cap(self, reference: Reference) -> None:
         """Judge the page cap, last: streams cope with it, but some clients take a short page for the end."""
         wanted = min(DEFAULT_PAGE_BYTES, len(reference.data))
-        draft = self._draft(f"bytes [0, {wanted}) in one page")
-        if self.broken:
-            draft.skipped("reads.page-cap", WRONG_ALREADY)
-            self._add(draft)
-            return
-        page = await self.pages.page(0, wanted, draft)
-        if self._answered(draft, page) and page.data:
-            draft.require(
-                "reads.page-cap",
-                len(page.data) >= wanted,
-                f"expected the {wanted} requested bytes, which the resource has; got the first"
-                f" {len(page.data)}: a client that takes a short page for the end loses the rest",
-            )
-        self._add(draft)
+        with self._test(f"bytes [0, {wanted}) in one page") as draft:
+            if self.broken:
+                draft.skipped("reads.page-cap", WRONG_ALREADY)
+                return
+            page = await self.pages.page(0, wanted, draft)
+            if self._require_answer(draft, page) and page.data:
+                draft.require(
+                    "reads.page-cap",
+                    len(page.data) >= wanted,
+                    f"expected the {wanted} requested bytes, which the resource has; got the first"
+                    f" {len(page.data)}: a client that takes a short page for the end loses the rest",
+                )
 
-    async def _end(self, reference: Reference, size: int | None, page_bytes: int) -> None:
+    async def _probe_end(self, reference: Reference, size: int | None, page_bytes: int) -> None:
         """Read at the end and far past it, and compare the end with the announced size."""
         end = len(reference.data) if reference.complete else size
         if end is None:
             return
         if not reference.complete:
-            await self._last_page(max(0, end - page_bytes), end)
+            await self._probe_last_page(max(0, end - page_bytes), end)
         for start in (end, end + MIB):
-            draft = self._draft(f"bytes [{start}, {start + page_bytes}), past the end")
-            page = await self.pages.page(start, start + page_bytes, draft)
-            if self._answered(draft, page):
+            with self._test(f"bytes [{start}, {start + page_bytes}), past the end") as draft:
+                page = await self.pages.page(start, start + page_bytes, draft)
+                if not self._require_answer(draft, page):
+                    continue
                 if page.data is None:
-                    draft.failed(
-                        "reads.past-end", f"expected nothing, [DONE] or 416 at byte {start}; got {page.why}"
-                    )
+                    why = f"expected nothing, [DONE] or 416 at byte {start}; got {page.why}"
+                    draft.failed("reads.past-end", why)
                 elif page.data and not reference.complete:
                     draft.failed("reads.size", f"expected the end at byte {end} as announced; got more bytes")
                 else:
@@ -316,43 +287,35 @@ class _Reads:
                     draft.require("reads.past-end", not page.data, why)
                 if size is not None and start == end and reference.complete:
                     draft.require("reads.size", size == end, f"expected {size} bytes as announced, got {end}")
-            self._add(draft)
 
-    async def _last_page(self, start: int, end: int) -> None:
+    async def _probe_last_page(self, start: int, end: int) -> None:
         """Judge the last announced page: a part that was not compared must reach the announced size."""
-        draft = self._draft(f"bytes [{start}, {end}), the last announced")
-        page = await self.pages.page(start, end, draft)
-        if self._answered(draft, page) and page.data is not None:
-            draft.require(
-                "reads.size", not page.past_end, f"expected {end} bytes as announced; got none at {start}"
-            )
-            draft.require(
-                "reads.page-length",
-                len(page.data) <= end - start,
-                f"expected at most {end - start} bytes, got {len(page.data)}",
-            )
-        elif page.failure is None:
-            draft.undecided = f"no bytes: {page.why}"
-        self._add(draft)
+        with self._test(f"bytes [{start}, {end}), the last announced") as draft:
+            page = await self.pages.page(start, end, draft)
+            if self._require_answer(draft, page) and page.data is not None:
+                why = f"expected {end} bytes as announced; got none at {start}"
+                draft.require("reads.size", not page.past_end, why)
+                why = f"expected at most {end - start} bytes, got {len(page.data)}"
+                draft.require("reads.page-length", len(page.data) <= end - start, why)
+            elif page.failure is None:
+                draft.undecided = f"no bytes: {page.why}"
 
-    async def _empty_range(self) -> None:
-        draft = self._draft("bytes [0, 0)")
-        page = await self.pages.page(0, 0, draft)
-        if self._answered(draft, page):
-            count = len(page.data or b"")
-            draft.require(
-                "reads.empty-range", count == 0, f"expected no bytes, or an error; got {count} bytes"
-            )
-        self._add(draft)
+    async def _probe_empty_range(self) -> None:
+        with self._test("bytes [0, 0)") as draft:
+            page = await self.pages.page(0, 0, draft)
+            if self._require_answer(draft, page):
+                why = f"expected no bytes, or an error; got {len(page.data or b'')} bytes"
+                draft.require("reads.empty-range", not page.data, why)
 
-    async def _at_once(self, size: int) -> None:
+    async def _probe_concurrency(self, size: int) -> None:
         """Time concurrent reads, small ones, so that the bytes take no time."""
-        draft = self._draft(f"{AT_ONCE} reads at once")
         offsets = [index * 64 % max(1, size - 64) for index in range(AT_ONCE)]
-        alone = min([await self._timed([offsets[0]]) for _ in range(2)])
-        if alone < SLOW_SECONDS:
-            draft.skipped("reads.concurrent", f"a read takes {alone * 1000:.0f} ms: too fast to tell")
-        else:
+        with self._test(f"{AT_ONCE} reads at once") as draft:
+            alone = min([await self._timed([offsets[0]]) for _ in range(2)])
+            if alone < SLOW_SECONDS:
+                why = f"a read takes {alone * 1000:.0f} ms: too fast to tell"
+                draft.skipped("reads.concurrent", why)
+                return
             together = min([await self._timed(offsets) for _ in range(2)])
             draft.require(
                 "reads.concurrent",
@@ -360,7 +323,6 @@ class _Reads:
                 f"expected {AT_ONCE} reads to take about as long as one ({alone:.2f} s); they took"
                 f" {together:.2f} s, one after another",
             )
-        self._add(draft)
 
     async def _timed(self, offsets: list[int]) -> float:
         started = trio.current_time()
@@ -369,19 +331,12 @@ class _Reads:
                 nursery.start_soon(self.pages.page, offset, offset + 64)
         return trio.current_time() - started
 
-    async def _audio(self, data: bytes, *, whole: bool) -> None:
-        draft = self._draft("its audio")
-        draft.method = None
-        await judge_audio(
-            draft,
-            data,
-            mime_type=text_in(self.item, "mimeType"),
-            uri=self.item["uri"],
-            whole=whole,
-        )
-        self._add(draft)
+    async def _probe_audio(self, data: bytes, *, whole: bool) -> None:
+        mime_type = text_in(self.item, "mimeType")
+        with self._test("its audio", None) as draft:
+            await judge_audio(draft, data, mime_type=mime_type, uri=self.item["uri"], whole=whole)
 
-    def _answered(self, draft: TestDraft, page: ReadPage) -> bool:
+    def _require_answer(self, draft: TestDraft, page: ReadPage) -> bool:
         why = f"expected an answer to a read of [{page.start}, {page.end}); {page.failure}"
         return draft.require(fault_of(page.failure, "reads.answered"), page.failure is None, why)
 

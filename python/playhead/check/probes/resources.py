@@ -1,11 +1,10 @@
 """Resources: the listings, reads of listed and linked resources, and refusals of unknown ones.
 
-The contents of a read are held against the specification and the listing.
+The contents of a read are compared with the specification and the listing.
 """
 
 from __future__ import annotations
 
-import binascii
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,11 +15,11 @@ from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from playhead._core import decode_base64
-from playhead.check.probes.asking import ask, block_findings, require_answered, said, summarize
+from playhead.check.probes.asking import ask, block_findings, error_words, require_answered, summarize
 from playhead.check.probes.listing import may_have, probe_listing
 from playhead.check.probes.media import judge_audio, judge_image, looks_like_audio
 from playhead.check.probes.reads import probe_ranges
-from playhead.check.results import Found, TestDraft
+from playhead.check.results import TestDraft
 from playhead.check.target import Target
 from playhead.content.audio import split_mime
 from playhead.content.block_types import BLOCK_TYPES, COMMON, Field
@@ -42,16 +41,14 @@ FILLING: Final = "1"
 NEWEST: Final = "2026-07-28"
 
 
-async def probe_resources(target: Target, found: Found) -> None:
+async def probe_resources(target: Target) -> None:
     """List the resources and templates, read the listed ones, and request an unknown one."""
     if not may_have(target, "resources"):
-        draft = TestDraft(subject="resources", title="all")
-        draft.skipped("resources.list-answered", "the server declares no resources")
-        found(draft.done())
+        with target.test("resources", "all") as draft:
+            draft.skipped("resources.list-answered", "the server declares no resources")
         return
     resources = await probe_listing(
         target,
-        found,
         method="resources/list",
         key="resources",
         identity="uri",
@@ -61,7 +58,6 @@ async def probe_resources(target: Target, found: Found) -> None:
     )
     templates = await probe_listing(
         target,
-        found,
         method="resources/templates/list",
         key="resourceTemplates",
         identity="uriTemplate",
@@ -69,26 +65,26 @@ async def probe_resources(target: Target, found: Found) -> None:
         checks="resources.templates",
         optional=True,
     )
-    await _probe_listed(target, resources, found)
+    await _probe_listed(target, resources)
     for template in templates[:MOST_TEMPLATES]:
-        await _probe_template(target, template["uriTemplate"], found)
+        await _probe_template(target, template["uriTemplate"])
     if resources or templates:
-        await _probe_unknown(target, found)
+        await _probe_unknown(target)
 
 
-async def _probe_listed(target: Target, resources: Sequence[Mapping[str, Any]], found: Found) -> None:
+async def _probe_listed(target: Target, resources: Sequence[Mapping[str, Any]]) -> None:
     for count, resource in enumerate(resources):
         subject = f"resource {resource['uri']}"
         if count == MOST_READS:
-            draft = TestDraft(subject="resources", title=f"the other {len(resources) - count}")
-            draft.skipped("resources.read-answered", f"at most {MOST_READS} resources of one server are read")
-            found(draft.done())
+            why = f"at most {MOST_READS} resources of one server are read"
+            with target.test("resources", f"the other {len(resources) - count}") as draft:
+                draft.skipped("resources.read-answered", why)
             return
-        if await probe_read(target, resource, found, listed=True, subject=subject):
-            await probe_ranges(target, resource, found, subject=subject)
+        if await probe_read(target, resource, listed=True, subject=subject):
+            await probe_ranges(target, resource, subject=subject)
 
 
-async def _probe_template(target: Target, text: str, found: Found) -> None:
+async def _probe_template(target: Target, text: str) -> None:
     """Read a template with generated values. An error is a valid answer: the resource may not exist."""
     try:
         template = UriTemplate.parse(text)
@@ -97,27 +93,23 @@ async def _probe_template(target: Target, text: str, found: Found) -> None:
     if any(set(template.variable_names) >= set(pair) for pair in RANGE_PAIRS):
         return  # for ranges of another resource: probed with its links
     uri = template.expand(dict.fromkeys(template.variable_names, FILLING))
-    draft = TestDraft(subject=f"template {text}", title="generated values", method="resources/read")
-    answer = await ask(target, draft, {"uri": uri})
-    if require_answered(draft, "resources.read-answered", answer, target) and answer.result is not None:
-        findings = shape_findings(answer.result, target.protocol_version)
-        draft.require("resources.contents", not findings, summarize(findings))
-    found(draft.done())
+    with target.test(f"template {text}", "generated values", method="resources/read") as draft:
+        answer = await ask(target, draft, {"uri": uri})
+        if require_answered(draft, "resources.read-answered", answer, target) and answer.result is not None:
+            _judge_shape(draft, answer.result, target.protocol_version)
 
 
-async def _probe_unknown(target: Target, found: Found) -> None:
-    draft = TestDraft(subject="resources", title="an unknown resource", method="resources/read")
-    answer = await ask(target, draft, {"uri": UNKNOWN_URI})
+async def _probe_unknown(target: Target) -> None:
     newest = target.protocol_version >= NEWEST
     codes = (INVALID_PARAMS,) if newest else (RESOURCE_NOT_FOUND, INVALID_PARAMS)
     expected = f"expected error {' or '.join(map(str, codes))} ({target.protocol_version or 'no revision'})"
-    if require_answered(draft, "resources.read-answered", answer, target):
-        draft.require("resources.unknown", answer.error is not None, f"{expected}, got a result")
+    with target.test("resources", "an unknown resource", method="resources/read") as draft:
+        answer = await ask(target, draft, {"uri": UNKNOWN_URI})
+        if require_answered(draft, "resources.read-answered", answer, target):
+            draft.require("resources.unknown", answer.error is not None, f"{expected}, got a result")
         if answer.error is not None:
-            draft.require(
-                "resources.error-code", answer.error.code in codes, f"{expected}, got {said(answer.error)}"
-            )
-    found(draft.done())
+            why = f"{expected}, got {error_words(answer.error)}"
+            draft.require("resources.error-code", answer.error.code in codes, why)
 
 
 # A link in a tool's result and a listed resource have the same fields.
@@ -162,13 +154,7 @@ def _judge_annotations(notes: Notes, path: str, item: Mapping[str, object]) -> N
 # --- one read -----------------------------------------------------------------------------------------------
 
 
-async def probe_link(
-    target: Target,
-    link: Mapping[str, Any],
-    found: Found,
-    *,
-    tool: str | None = None,
-) -> None:
+async def probe_link(target: Target, link: Mapping[str, Any], *, tool: str | None = None) -> None:
     """Read the resource of `link` (an unvalidated `resource_link`), in ranges if offered, else as a whole."""
     uri = link.get("uri")
     if not isinstance(uri, str):
@@ -178,81 +164,65 @@ async def probe_link(
         return
     if not may_have(target, "resources") and not is_url(link.get("description")):
         return
-    if await probe_ranges(target, link, found, subject=subject, tool=tool):
+    if await probe_ranges(target, link, subject=subject, tool=tool):
         return
     if is_url(uri):
-        draft = TestDraft(subject=subject, title=f"its link {uri}", tool=tool)
-        draft.skipped("reads.answered", "the link points to the web, not to this server")
-        found(draft.done())
+        with target.test(subject, f"its link {uri}", tool=tool) as draft:
+            draft.skipped("reads.answered", "the link points to the web, not to this server")
         return
-    await probe_read(target, link, found, listed=False, subject=subject, tool=tool)
+    await probe_read(target, link, listed=False, subject=subject, tool=tool)
 
 
 async def probe_read(
-    target: Target,
-    item: Mapping[str, Any],
-    found: Found,
-    *,
-    listed: bool,
-    subject: str,
-    tool: str | None = None,
+    target: Target, item: Mapping[str, Any], *, listed: bool, subject: str, tool: str | None = None
 ) -> bool:
     """Read `item` (from a listing, or an unvalidated link) and judge its contents.
 
     False if there was no answer in time: further reads are unlikely to get one.
     """
     uri: str = item["uri"]
-    draft = TestDraft(subject=subject, title="a plain read", tool=tool, method="resources/read")
-    answer = await ask(target, draft, {"uri": uri})
-    if not require_answered(draft, "resources.read-answered", answer, target):
-        found(draft.done())
-        return False
-    if answer.error is not None:
-        # -32602 means "not found" since 2026-07-28, but also that reading this one takes more than a URI.
-        if listed and answer.error.code in (METHOD_NOT_FOUND, RESOURCE_NOT_FOUND):
-            draft.checks.clear()
-            draft.failed(
-                "resources.read-answered",
-                f"expected the contents of a listed resource, got {said(answer.error)}",
-            )
-        else:
-            draft.undecided = f"could not be read: {said(answer.error)}"
-    elif answer.result is not None and _judge_shape(draft, answer.result, target.protocol_version):
-        contents: list[Mapping[str, Any]] = answer.result["contents"]
-        _judge_uri(draft, contents, uri)
-        _judge_types(draft, contents, item)
-        await _judge_size(target, draft, contents, item)
-        await _judge_media(draft, contents, item)
-    found(draft.done())
+    with target.test(subject, "a plain read", tool=tool, method="resources/read") as draft:
+        answer = await ask(target, draft, {"uri": uri})
+        if not require_answered(draft, "resources.read-answered", answer, target):
+            return False
+        if answer.error is not None:
+            # -32602 means "not found" since 2026-07-28, but also that reading takes more than a URI.
+            if listed and answer.error.code in (METHOD_NOT_FOUND, RESOURCE_NOT_FOUND):
+                draft.checks.clear()
+                why = f"expected the contents of a listed resource, got {error_words(answer.error)}"
+                draft.failed("resources.read-answered", why)
+            else:
+                draft.undecided = f"could not be read: {error_words(answer.error)}"
+        elif answer.result is not None and _judge_shape(draft, answer.result, target.protocol_version):
+            contents: list[Mapping[str, Any]] = answer.result["contents"]
+            _judge_uri(draft, contents, uri)
+            _judge_types(draft, contents, item)
+            await _judge_size(target, draft, contents, item)
+            await _judge_media(draft, contents, item)
     return True
 
 
-def shape_findings(result: Mapping[str, Any], revision: str) -> list[Finding]:
-    """Validate the result of a `resources/read`."""
-    contents = result.get("contents")
-    if not isinstance(contents, list):
-        got = kind_of(contents) if "contents" in result else "nothing"
-        return [Finding(path="$.contents", expected="an array", got=got)]
-    findings: list[Finding] = []
-    for index, part in enumerate(contents[:MOST_CONTENTS]):
-        block = {"type": "resource", "resource": part}
-        findings += block_findings(f"$.contents[{index}]", block, revision, inner=".resource")
-    return findings
-
-
 def _judge_shape(draft: TestDraft, result: Mapping[str, Any], revision: str) -> bool:
-    findings = shape_findings(result, revision)
+    contents = result.get("contents")
+    findings: list[Finding] = []
+    if isinstance(contents, list):
+        for index, part in enumerate(contents[:MOST_CONTENTS]):
+            block = {"type": "resource", "resource": part}
+            findings += block_findings(f"$.contents[{index}]", block, revision, inner=".resource")
+    else:
+        got = kind_of(contents) if "contents" in result else "nothing"
+        findings.append(Finding(path="$.contents", expected="an array", got=got))
     return draft.require("resources.contents", not findings, summarize(findings))
 
 
 def _judge_uri(draft: TestDraft, contents: list[Mapping[str, Any]], uri: str) -> None:
     if not contents:
         return
-    asked = _plain(uri)
+    expected = _plain(uri)
     got = [_plain(part["uri"]) for part in contents]
     draft.require(
         "resources.contents-uri",
-        asked in got or all(name.startswith(asked) for name in got),
+        expected in got or all(name.startswith(expected) for name in got),
         f"expected contents of {uri!r}, got those of {contents[0]['uri']!r:.200}",
     )
 
@@ -309,15 +279,14 @@ def _sizes(contents: list[Mapping[str, Any]]) -> set[int]:
 
 
 async def _judge_media(draft: TestDraft, contents: list[Mapping[str, Any]], item: Mapping[str, Any]) -> None:
-    for part in contents[:1]:
-        blob, uri = part.get("blob"), item["uri"]
-        mime_type = part.get("mimeType", item.get("mimeType"))
-        is_image = isinstance(mime_type, str) and mime_type.lower().startswith("image/")
-        is_media = is_image or looks_like_audio({"mimeType": mime_type}, uri)
-        if not isinstance(blob, str) or not blob or not is_media:
-            continue
-        data = await trio.to_thread.run_sync(binascii.a2b_base64, blob)
-        if is_image:
-            await trio.to_thread.run_sync(judge_image, draft, data)
-        else:
-            await judge_audio(draft, data, mime_type=mime_type, uri=uri, whole=len(contents) == 1)
+    if not contents or not isinstance(blob := contents[0].get("blob"), str) or not blob:
+        return
+    uri, mime_type = item["uri"], contents[0].get("mimeType", item.get("mimeType"))
+    is_image = isinstance(mime_type, str) and mime_type.lower().startswith("image/")
+    if not is_image and not looks_like_audio({"mimeType": mime_type}, uri):
+        return
+    data = await trio.to_thread.run_sync(decode_base64, blob)
+    if is_image:
+        await trio.to_thread.run_sync(judge_image, draft, data)
+    else:
+        await judge_audio(draft, data, mime_type=mime_type, uri=uri, whole=len(contents) == 1)

@@ -1,8 +1,9 @@
-"""Call one tool with generated and expected arguments, and judge each answer."""
+"""The calls of one tool, with generated arguments and those of the expectations file, each judged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -13,8 +14,8 @@ import trio
 
 from playhead.check.arguments.cases import Case, simplifications
 from playhead.check.arguments.generate import Validity
-from playhead.check.options import ExpectedCall
-from playhead.check.probes.asking import note, said, sent
+from playhead.check.expectations import ExpectedCall
+from playhead.check.probes.asking import error_words, note, request_copy
 from playhead.check.probes.tool_judging import (
     asks_for_input,
     error_text,
@@ -25,7 +26,7 @@ from playhead.check.probes.tool_judging import (
     kind_of_content,
     texts_of,
 )
-from playhead.check.results import Found, TestDraft
+from playhead.check.results import TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.errors import DeadlineError, TransportError
 
@@ -57,7 +58,6 @@ class ToolCalls:
 
     target: Target
     tool: types.Tool
-    found: Found
     succeeded: list[AnsweredCall] = field(default_factory=list)
     """Successful calls, in order."""
     answered: int = 0
@@ -70,25 +70,17 @@ class ToolCalls:
     _losses: int = 0
     _began: float | None = None
 
-    @property
-    def subject(self) -> str:
-        return f"tool {self.tool.name}"
-
     def params(self, arguments: object) -> dict[str, Any]:
         """Return the parameters of a call with `arguments`."""
         return {"name": self.tool.name, "arguments": arguments}
 
-    def draft(self, title: str, arguments: object) -> TestDraft:
-        """Start a test that calls the tool."""
-        return TestDraft(
-            subject=self.subject,
-            title=title,
-            tool=self.tool.name,
-            method=METHOD,
-            input=sent(self.params(arguments)),
+    def test(self, title: str, params: object) -> AbstractContextManager[TestDraft]:
+        """Draft a test of the tool, with these parameters of one or several calls; see `Target.test`."""
+        return self.target.test(
+            f"tool {self.tool.name}", title, tool=self.tool.name, method=METHOD, input=request_copy(params)
         )
 
-    def enough(self) -> str | None:
+    def stop_reason(self) -> str | None:
         """Return the reason for not calling the tool any more, if any."""
         if self._losses >= _MAX_LOSSES:
             return f"the tool left {self._losses} calls without an answer"
@@ -116,15 +108,18 @@ class ToolCalls:
 
     # --- generated arguments ---------------------------------------------------------------------------
 
-    async def generated(self, case: Case) -> None:
+    async def call_generated(self, case: Case) -> None:
         """Call with `case` and judge the answer."""
-        draft, answer = await self._judged(case)
-        if answer.failure is None and _failed(draft):
-            await self._shrink(case, draft)
-        self.found(draft.done())
-        if case.kind == "invalid":
-            return
-        self._count(case, answer)
+        with self._test_of(case) as draft:
+            answer = await self._judge(case, draft)
+            if answer.failure is None and _failed(draft):
+                await self._shrink(case, draft)
+        if case.kind != "invalid":
+            self._count(case, answer)
+
+    def _test_of(self, case: Case) -> AbstractContextManager[TestDraft]:
+        kind = "arguments that violate the schema" if case.kind == "invalid" else f"{case.kind} arguments"
+        return self.test(f"{kind}: {case.title}", self.params(case.arguments))
 
     def _count(self, case: Case, answer: RequestOutcome) -> None:
         """Add the call to those that succeeded, if it did."""
@@ -132,9 +127,7 @@ class ToolCalls:
             assert answer.result is not None
             self.succeeded.append(AnsweredCall(case=case, result=answer.result, latency_ms=answer.latency_ms))
 
-    async def _judged(self, case: Case) -> tuple[TestDraft, RequestOutcome]:
-        kind = "arguments that violate the schema" if case.kind == "invalid" else f"{case.kind} arguments"
-        draft = self.draft(f"{kind}: {case.title}", case.arguments)
+    async def _judge(self, case: Case, draft: TestDraft) -> RequestOutcome:
         is_odd = case.kind in ("boundary", "random")
         answer = await (self._ask_briefly(case.arguments) if is_odd else self.ask(case.arguments))
         note(draft, answer)
@@ -142,13 +135,13 @@ class ToolCalls:
         if self.answered and is_odd:
             excused = "the tool answers other arguments, and these may take long"
         if not judge_answered(draft, answer, seconds=self.target.options.timeout_seconds, excused=excused):
-            return draft, answer
+            return answer
         await self._judge_shape(draft, answer, is_invalid=case.kind == "invalid")
         if case.kind == "invalid" and draft.undecided is None:
             judge_invalid(draft, answer, case.arguments, title=case.title, certain=case.certain)
         elif draft.undecided is None:
             judge_valid(draft, answer, case.arguments)
-        return draft, answer
+        return answer
 
     async def _shrink(self, case: Case, draft: TestDraft) -> None:
         """Look for the shortest arguments that fail the same check, once per check, and note them in `draft`.
@@ -166,7 +159,8 @@ class ToolCalls:
         async def fails(arguments: dict[str, Any]) -> bool:
             nonlocal left
             left -= 1
-            again, _answer = await self._judged(replace(case, arguments=arguments))
+            again = TestDraft(subject=draft.subject, title=draft.title)
+            await self._judge(replace(case, arguments=arguments), again)
             return bool(names & _failed(again))
 
         if not await fails(case.arguments):
@@ -189,28 +183,27 @@ class ToolCalls:
                 shortest = arguments
                 steps = simplifications(shortest, keep=case.place)
         if shortest != case.arguments:
-            draft.shortest = sent(self.params(shortest))
+            draft.shortest = request_copy(self.params(shortest))
         if self._began is not None:  # shrinking takes nothing from the time of the other calls
             self._began += trio.current_time() - started
 
-    async def without_arguments(self) -> None:
+    async def call_without_arguments(self) -> None:
         """Call without `arguments`, which are optional, if `{}` is known to work."""
         if not any(it.case.arguments == {} for it in self.succeeded):
             return
-        draft = self.draft("without arguments", {})
         params = {"name": self.tool.name}
-        draft.input = sent(params)
-        answer = await self.target.request(METHOD, params)
-        note(draft, answer)
-        if judge_answered(draft, answer, seconds=self.target.options.timeout_seconds):
+        with self.test("without arguments", params) as draft:
+            answer = await self.target.request(METHOD, params)
+            note(draft, answer)
+            if not judge_answered(draft, answer, seconds=self.target.options.timeout_seconds):
+                return
             if answer.error is None:
                 draft.passed("tools.without-arguments")
             elif not self._is_success(await self.ask({}), {}):
                 draft.undecided = "the tool now refuses arguments that it accepted before"
             else:
-                why = f"expected the same result as for empty arguments, got {said(answer.error)}"
+                why = f"expected the same result as for empty arguments, got {error_words(answer.error)}"
                 draft.failed("tools.without-arguments", why)
-        self.found(draft.done())
 
     def _is_success(self, answer: RequestOutcome, arguments: object) -> bool:
         """True for a result that is not an error, marked or not. Counts those that are."""
@@ -225,13 +218,12 @@ class ToolCalls:
         """Judge a tool of which every answer reads like an error that is not marked. Call it last."""
         if self.unmarked is None or self.succeeded or self._marked:
             return
-        draft = TestDraft(subject=self.subject, title="all calls", tool=self.tool.name, method=METHOD)
-        draft.failed(
-            "tools.errors-marked",
+        why = (
             "expected a result, or one with isError; every call with arguments that the schema allows got a"
-            f" result without isError that reads like an error: {self.unmarked[:300]}",
+            f" result without isError that reads like an error: {self.unmarked[:300]}"
         )
-        self.found(draft.done())
+        with self.test("all calls", None) as draft:
+            draft.failed("tools.errors-marked", why)
 
     async def _judge_shape(
         self, draft: TestDraft, answer: RequestOutcome, *, is_invalid: bool = False
@@ -251,21 +243,20 @@ class ToolCalls:
         )
         await trio.to_thread.run_sync(judge)
 
-    # --- arguments that somebody vouches for -----------------------------------------------------------
+    # --- calls of the expectations file -----------------------------------------------------------
 
-    async def expected(self, call: ExpectedCall, title: str) -> None:
+    async def call_expected(self, call: ExpectedCall, title: str) -> None:
         """Make a call of the expectations file, and compare the answer with it."""
         arguments = dict(call.arguments)
-        draft = self.draft(title, arguments)
         seconds = self.target.options.timeout_seconds
         if call.max_latency_ms is not None:
             seconds = max(seconds, call.max_latency_ms / 1000)
-        answer = await self.ask(arguments, timeout_seconds=seconds)
-        note(draft, answer)
-        if judge_answered(draft, answer, seconds=seconds):
-            await self._judge_shape(draft, answer)
-            await self._judge_expected(draft, answer, call)
-        self.found(draft.done())
+        with self.test(title, self.params(arguments)) as draft:
+            answer = await self.ask(arguments, timeout_seconds=seconds)
+            note(draft, answer)
+            if judge_answered(draft, answer, seconds=seconds):
+                await self._judge_shape(draft, answer)
+                await self._judge_expected(draft, answer, call)
         self._count(Case(title=title, arguments=arguments, kind="valid"), answer)
 
     async def _judge_expected(self, draft: TestDraft, answer: RequestOutcome, call: ExpectedCall) -> None:
@@ -319,7 +310,7 @@ def _outcome(answer: RequestOutcome, call: ExpectedCall) -> str:
     else:
         expected = "a result with isError" if call.is_error else "a result without isError"
     if answer.error is not None:
-        return f"expected {expected}, got {said(answer.error)}"
+        return f"expected {expected}, got {error_words(answer.error)}"
     result = answer.result or {}
     got = "one with isError" if result.get("isError") is True else "one without"
     return f"expected {expected}, got {got}: {texts_of(result)[:200]!r}"

@@ -1,4 +1,4 @@
-"""The checks of tool calls, and the judgement of one answer to `tools/call`. No I/O."""
+"""The judgement of one answer to `tools/call`. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from playhead.check.probes.asking import fault_of, said, summarize
+from playhead.check.probes.asking import error_words, fault_of, summarize
 from playhead.check.probes.media import judge_image
 from playhead.check.results import TestDraft
 from playhead.check.target import RequestOutcome
@@ -17,6 +17,7 @@ from playhead.content.image_files import IMAGE_TYPES, image_type
 from playhead.content.revisions import REVISIONS
 from playhead.content.validation import validate_tool_response
 from playhead.errors import DeadlineError, HttpStatusError, LimitError, TransportError, UsageError
+from playhead.protocol.messages import RpcError
 
 MISTAKEN_CODES: Final = {
     -32700: "parse error",
@@ -60,10 +61,10 @@ def judge_result(
     draft: TestDraft, result: Mapping[str, Any], *, revision: str, output_schema: object
 ) -> None:
     """Validate a result against the revision and the outputSchema. Hostile ones may take a second."""
-    found = findings_of(result, revision, output_schema)
-    shape = [it for it in found if _part(it) == "shape"]
-    content = [it for it in found if _part(it) == "content"]
-    output = [it for it in found if _part(it) == "output"]
+    findings = findings_of(result, revision, output_schema)
+    shape, content, output = (
+        [it for it in findings if _part(it) == part] for part in ("shape", "content", "output")
+    )
     draft.require("tools.result", not shape, summarize(shape))
     blocks = result.get("content")
     if isinstance(blocks, list):
@@ -98,7 +99,7 @@ def _is_format(finding: Finding) -> bool:
 
 
 def _says_something(result: Mapping[str, Any]) -> bool:
-    """True if there is structured content worth repeating in a text block: an empty list is not."""
+    """True if there is structured content to repeat in a text block; an empty list need not be."""
     structured = result.get("structuredContent")
     if result.get("isError") is True or structured is None:
         return False
@@ -127,19 +128,19 @@ def asks_for_input(result: Mapping[str, Any]) -> bool:
 def texts_of(result: Mapping[str, Any]) -> str:
     """Return the text of a result, one line per block."""
     blocks = result.get("content")
-    found = []
+    texts = []
     for block in blocks if isinstance(blocks, list) else ():
         if isinstance(block, dict) and isinstance(block.get("text"), str):
-            found.append(block["text"])
+            texts.append(block["text"])
         elif isinstance(block, dict) and isinstance(inner := block.get("resource"), dict):
-            found += [inner["text"]] if isinstance(inner.get("text"), str) else []
-    return "\n".join(found)
+            texts += [inner["text"]] if isinstance(inner.get("text"), str) else []
+    return "\n".join(texts)
 
 
 _ERROR_CHARS: Final = 4_000
-"""Of the text that is searched for an error, which stands at its beginning."""
+"""The characters that are searched for an error, which stands at the beginning."""
 _DECORATION: Final = " \t\r\n#*>`\u274c\u26a0\ufe0f\U0001f6ab\U0001f534"
-"""Before the words of an error: white space, Markdown, and the signs that authors like to put there."""
+"""May precede the words of an error: white space, Markdown, and the signs that authors like to put there."""
 _ERROR_TEXT: Final = re.compile(
     r"<?error\b|(?:fatal|failed|failure|panic):|(?:failed|unable) to\b"
     r"|(?:[\w.-]+ ){1,4}(?:error|exception|failure):"
@@ -182,29 +183,20 @@ _ECHO_CHARS: Final = 60
 
 def _is_error_object(text: str) -> bool:
     try:
-        found = json.loads(text) if text.startswith("{") else None
+        value = json.loads(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
         return False
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return False
-    return (
-        bool(found.get("error"))
-        or found.get("success") is False
-        or found.get("status") in ("error", "failed")
-    )
+    is_error = value.get("success") is False or value.get("status") in ("error", "failed")
+    return is_error or bool(value.get("error"))
 
 
 def judge_valid(draft: TestDraft, answer: RequestOutcome, arguments: object) -> None:
     """Judge the answer to valid generated arguments: a refusal proves nothing, but its code might."""
     if answer.error is not None:
-        mistaken = MISTAKEN_CODES.get(answer.error.code)
-        draft.require(
-            "tools.error-code",
-            mistaken is None,
-            f"expected a result, or an error about the tool or its arguments; got {said(answer.error)},"
-            f" which means {mistaken}",
-        )
-        draft.undecided = f"the tool refused arguments that its schema allows: {said(answer.error)}"
+        _judge_code(draft, answer.error, "a result, or an error about the tool or its arguments")
+        draft.undecided = f"the tool refused arguments that its schema allows: {error_words(answer.error)}"
     elif answer.result is not None and answer.result.get("isError") is True:
         text = texts_of(answer.result)[:300] or "an error without text"
         draft.undecided = f"the tool refused arguments that its schema allows: {text}"
@@ -214,38 +206,37 @@ def judge_valid(draft: TestDraft, answer: RequestOutcome, arguments: object) -> 
         )
 
 
+def _judge_code(draft: TestDraft, error: RpcError, expected: str) -> None:
+    mistaken = MISTAKEN_CODES.get(error.code)
+    why = f"expected {expected}; got {error_words(error)}, which means {mistaken}"
+    draft.require("tools.error-code", mistaken is None, why)
+
+
 def judge_invalid(
     draft: TestDraft, answer: RequestOutcome, arguments: object, *, title: str, certain: bool
 ) -> None:
     """Judge the answer to invalid arguments: an error of either kind is expected."""
     if answer.error is not None:
         draft.passed("tools.invalid-refused")
-        mistaken = MISTAKEN_CODES.get(answer.error.code)
-        draft.require(
-            "tools.error-code",
-            mistaken is None,
-            f"expected -32602 (invalid params) or a result with isError; got {said(answer.error)}, which"
-            f" means {mistaken}",
-        )
+        _judge_code(draft, answer.error, "-32602 (invalid params) or a result with isError")
         return
     result = answer.result or {}
+    expected = (
+        f"expected error -32602 or a result with isError for arguments that violate the inputSchema ({title})"
+    )
     if result.get("isError") is True:
         draft.passed("tools.invalid-refused")
     elif not isinstance(result.get("isError", False), bool):
         draft.skipped("tools.invalid-refused", "isError is not a boolean")
     elif (text := error_text(result, arguments)) is not None:
-        draft.failed(
-            "tools.invalid-refused",
-            f"expected error -32602 or a result with isError for arguments that violate the inputSchema"
-            f" ({title}), got an error that is not marked as one; set isError: {text[:300]}",
-        )
+        why = f"{expected}, got an error that is not marked as one; set isError: {text[:300]}"
+        draft.failed("tools.invalid-refused", why)
     elif certain:
-        draft.failed(
-            "tools.invalid-refused",
-            f"expected error -32602 or a result with isError for arguments that violate the inputSchema"
-            f" ({title}), got a result without isError; validate the arguments, and set isError if the"
-            " result reports an error",
+        why = (
+            f"{expected}, got a result without isError; validate the arguments, and set isError if the result"
+            " reports an error"
         )
+        draft.failed("tools.invalid-refused", why)
     else:
         draft.undecided = f"the tool accepted arguments that violate its inputSchema ({title})"
 

@@ -12,42 +12,42 @@ import trio
 
 from playhead.check.arguments.cases import Case
 from playhead.check.arguments.generate import arguments_for, distinct_arguments
-from playhead.check.probes.asking import TOO_OFTEN, sent, shown, text_in
-from playhead.check.probes.media import looks_like_audio, probe_audio
+from playhead.check.probes.asking import TOO_OFTEN, excerpt, text_in
+from playhead.check.probes.media import judge_base64_audio, looks_like_audio
 from playhead.check.probes.resources import probe_link
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
-from playhead.check.results import Found, TestDraft, TestResult
+from playhead.check.results import TestDraft, TestResult
 from playhead.check.target import RequestOutcome, Target
 from playhead.client.session.tool_calls import has_default_hints, needs_task
 
 
-async def probe_tool(target: Target, tool: types.Tool, found: Found) -> None:
-    """Test `tool`, and call `found` with each finished test.
+async def probe_tool(target: Target, tool: types.Tool) -> None:
+    """Test `tool`.
 
     Calls of the expectations file come first. A tool with an explicit `destructiveHint: true` is called only
     if the options allow it, or if all tools have the protocol's default annotations, which say nothing; one
     that runs only as a task is not called.
     """
     if (why := _why_not(target, tool)) is not None:
-        found(_skipped(tool, "all calls", why))
+        target.on_test(_skipped_test(tool, "all calls", why))
         return
     options = target.options
-    calls = ToolCalls(target, tool, found)
+    calls = ToolCalls(target, tool)
     expected = options.expectations.of_tool(tool.name) if options.expectations is not None else ()
     for index, call in enumerate(expected):
-        await calls.expected(call, f"expected call {index + 1}")
+        await calls.call_expected(call, f"expected call {index + 1}")
     made = await trio.to_thread.run_sync(
         partial(arguments_for, tool.input_schema, seed=options.seed, examples=options.examples)
     )
     for remark in made.remarks:
-        found(_skipped(tool, "generated arguments", remark))
+        target.on_test(_skipped_test(tool, "generated arguments", remark))
     await _all(calls, "valid arguments", [case for case in made.valid if case.kind == "valid"])
-    await calls.without_arguments()
-    await probe_media(target, [it.result for it in calls.succeeded], found, tool=tool.name)
+    await calls.call_without_arguments()
+    await probe_media(target, [it.result for it in calls.succeeded], tool=tool.name)
     await _all(calls, "arguments that violate the schema", made.invalid)
-    if calls.enough() is None:
+    if calls.stop_reason() is None:
         await probe_concurrency(calls)
-    if calls.enough() is None:
+    if calls.stop_reason() is None:
         await probe_cancellation(calls)
     # Last: arguments that a schema allows may mean hours of work for a tool.
     await _all(calls, "unusual arguments", [case for case in made.valid if case.kind != "valid"])
@@ -57,10 +57,10 @@ async def probe_tool(target: Target, tool: types.Tool, found: Found) -> None:
 async def _all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:
     left = list(cases)
     while left:
-        if (why := calls.enough()) is not None:
-            calls.found(_skipped(calls.tool, what, f"{len(left)} more were not sent: {why}"))
+        if (why := calls.stop_reason()) is not None:
+            calls.target.on_test(_skipped_test(calls.tool, what, f"{len(left)} more were not sent: {why}"))
             return
-        await calls.generated(left.pop(0))
+        await calls.call_generated(left.pop(0))
 
 
 def _why_not(target: Target, tool: types.Tool) -> str | None:
@@ -72,7 +72,7 @@ def _why_not(target: Target, tool: types.Tool) -> str | None:
     return None
 
 
-def _skipped(tool: types.Tool, title: str, why: str) -> TestResult:
+def _skipped_test(tool: types.Tool, title: str, why: str) -> TestResult:
     return TestResult(
         subject=f"tool {tool.name}",
         title=title,
@@ -88,13 +88,7 @@ MOST_LINKS: Final = 3
 """Links per tool: they tend to share their defects, and each is read more than once."""
 
 
-async def probe_media(
-    target: Target,
-    results: Sequence[Mapping[str, Any]],
-    found: Found,
-    *,
-    tool: str,
-) -> None:
+async def probe_media(target: Target, results: Sequence[Mapping[str, Any]], *, tool: str) -> None:
     """Judge the audio and the links in `results`, the unvalidated results of calls to `tool`.
 
     Errors are ignored. Call it once per tool, so that the same link is read once.
@@ -119,17 +113,10 @@ async def probe_media(
             case "resource_link" if isinstance(block.get("uri"), str):
                 links.setdefault((block["uri"], block.get("description")), block)
     for base64, (mime_type, uri) in list(audio.items())[:MOST_AUDIO]:
-        await probe_audio(
-            found,
-            base64=base64,
-            mime_type=mime_type,
-            subject=f"tool {tool}",
-            title=f"its audio ({mime_type})",
-            tool=tool,
-            uri=uri,
-        )
+        with target.test(f"tool {tool}", f"its audio ({mime_type})", tool=tool) as draft:
+            await judge_base64_audio(draft, base64, mime_type=mime_type, uri=uri)
     for link in list(links.values())[:MOST_LINKS]:
-        await probe_link(target, link, found, tool=tool)
+        await probe_link(target, link, tool=tool)
 
 
 _SERIAL_SECONDS: Final = 10.0
@@ -158,34 +145,27 @@ async def probe_concurrency(calls: ToolCalls) -> None:
         arguments = [base.case.arguments] * count
     in_series_ms = sum(it.latency_ms for it in one_by_one) or count * each_ms
     alone = [_key(it) for it in one_by_one]
-    draft = TestDraft(
-        subject=calls.subject,
-        title=f"{count} concurrent calls",
-        tool=calls.tool.name,
-        method=METHOD,
-        input=sent([calls.params(one) for one in arguments]),
-    )
     # A server that runs one call at a time is slow, but correct.
     seconds = calls.target.options.timeout_seconds + in_series_ms / 1000
-    started = trio.current_time()
-    answers = await _at_once(calls, arguments, seconds)
-    draft.latency_ms = (trio.current_time() - started) * 1000
-    draft.output = shown([_shown(it) for it in answers])
-    unanswered = [it for it in answers if it.failure is not None]
-    if any(it.too_often for it in answers):
-        draft.void = TOO_OFTEN
-    if any(it.failure is not None for it in one_by_one):
-        draft.skipped("tools.concurrent", "one of the calls was not answered alone either")
-    elif unanswered:
-        draft.failed(
-            "tools.concurrent",
-            f"expected an answer to each of {count} concurrent calls, got none to {len(unanswered)} of them:"
-            f" {unanswered[0].failure}",
-        )
-    else:
-        mixed = await _mixed(calls, arguments, alone, [_key(it) for it in answers])
-        draft.require("tools.concurrent", mixed is None, mixed or "")
-    calls.found(draft.done())
+    with calls.test(f"{count} concurrent calls", [calls.params(one) for one in arguments]) as draft:
+        started = trio.current_time()
+        answers = await _at_once(calls, arguments, seconds)
+        draft.latency_ms = (trio.current_time() - started) * 1000
+        draft.output = excerpt([_answer_value(it) for it in answers])
+        unanswered = [it for it in answers if it.failure is not None]
+        if any(it.too_often for it in answers):
+            draft.void = TOO_OFTEN
+        if any(it.failure is not None for it in one_by_one):
+            draft.skipped("tools.concurrent", "one of the calls was not answered alone either")
+        elif unanswered:
+            draft.failed(
+                "tools.concurrent",
+                f"expected an answer to each of {count} concurrent calls, got none to"
+                f" {len(unanswered)} of them: {unanswered[0].failure}",
+            )
+        else:
+            mixed = await _mixed_answers(calls, arguments, alone, [_key(it) for it in answers])
+            draft.require("tools.concurrent", mixed is None, mixed or "")
 
 
 async def _at_once(calls: ToolCalls, arguments: Sequence[Any], seconds: float) -> list[RequestOutcome]:
@@ -200,7 +180,7 @@ async def _at_once(calls: ToolCalls, arguments: Sequence[Any], seconds: float) -
     return [answers[index] for index in range(len(arguments))]
 
 
-async def _mixed(
+async def _mixed_answers(
     calls: ToolCalls, arguments: Sequence[Any], alone: Sequence[str | None], together: Sequence[str | None]
 ) -> str | None:
     """Return a message if answers were mixed, or None."""
@@ -230,7 +210,7 @@ def _brief(arguments: object) -> str:
     return json.dumps(arguments, ensure_ascii=False)[:120]
 
 
-def _shown(answer: RequestOutcome) -> Any:
+def _answer_value(answer: RequestOutcome) -> Any:
     if answer.result is not None:
         return answer.result
     return str(answer.failure) if answer.error is None else {"error": answer.error.message}
@@ -255,23 +235,21 @@ async def probe_cancellation(calls: ToolCalls) -> None:
     seconds = call.latency_ms / 1000
     # An accidentally slow tool answers before the cancellation this time, or before counting starts.
     is_slow = SLOW_SECONDS <= seconds <= _LONGEST_SECONDS
-    case = call.case
-    draft = calls.draft("a cancelled call", case.arguments)
     reconnects = calls.target.session.statistics().reconnects
-    with trio.move_on_after(seconds / 4) as scope:
-        await calls.ask(case.arguments)
-    if not scope.cancelled_caught:
-        draft.skipped("tools.cancelled", "the tool answered before the call could be cancelled")
-    elif is_slow:
-        await _judge_late(calls, draft, seconds)
-    else:
-        draft.skipped(
-            "tools.cancelled",
-            f"the tool answers in {call.latency_ms:.0f} ms: its answer may cross the cancellation",
-        )
-    if scope.cancelled_caught:
-        await _judge_alive(calls, draft, reconnects)
-    calls.found(draft.done())
+    with calls.test("a cancelled call", calls.params(call.case.arguments)) as draft:
+        with trio.move_on_after(seconds / 4) as scope:
+            await calls.ask(call.case.arguments)
+        if not scope.cancelled_caught:
+            draft.skipped("tools.cancelled", "the tool answered before the call could be cancelled")
+        elif is_slow:
+            await _judge_late(calls, draft, seconds)
+        else:
+            draft.skipped(
+                "tools.cancelled",
+                f"the tool answers in {call.latency_ms:.0f} ms: its answer may cross the cancellation",
+            )
+        if scope.cancelled_caught:
+            await _judge_alive(calls, draft, reconnects)
 
 
 async def _judge_late(calls: ToolCalls, draft: TestDraft, seconds: float) -> None:

@@ -109,10 +109,10 @@ def write_text(text: str, path: Path, *, what: str) -> None:
 
 
 def _format_of(path: Path) -> Callable[[Report], str]:
-    found = _FORMATS.get(path.suffix.lower())
-    if found is None:
+    to_text = _FORMATS.get(path.suffix.lower())
+    if to_text is None:
         raise UsageError(
             f"report {path}: expected a name ending in .json, .md, .html or .xml (JUnit), which "
             f"selects the format, got {repr(path.suffix) if path.suffix else 'none'}"
         )
-    return found
+    return to_text

@@ -1,4 +1,4 @@
-"""The evidence in a report: requests and answers, and how to repeat a test.
+"""The evidence in a report: requests and answers, and the command that repeats a test.
 
 A server may answer with megabytes, a million keys, control characters, or the token that it got. Each format
 limits the characters per value and per report, and marks what it truncates. Credentials are left out.
@@ -66,8 +66,8 @@ def without_credentials(text: str) -> str:
 def cut(text: str, chars: int) -> str:
     """Truncate `text` to about `chars` characters, without credentials."""
     # Look beyond the cut, too: a password is not recognized if its `@` is cut off.
-    kept = without_credentials(text[: chars + _CREDENTIAL_CHARS])[:chars]
-    return kept if len(text) <= chars else f"{kept}… ({len(text) - chars:,} more characters)"
+    shown = without_credentials(text[: chars + _CREDENTIAL_CHARS])[:chars]
+    return shown if len(text) <= chars else f"{shown}… ({len(text) - chars:,} more characters)"
 
 
 def plain(text: str, chars: int = 4_000) -> str:
@@ -81,24 +81,21 @@ def bounded(value: Json, allowance: Allowance, *, chars: int) -> Shown:
     if most == 0 and value is not None:
         return Shown(value="(omitted: the report is full)", is_whole=False)
     walk = _Walk(left=most)
-    found = walk.value(value, 0)
+    shown = walk.value(value, 0)
     allowance.left -= most - max(0, walk.left)
-    return Shown(value=found, is_whole=walk.is_whole)
+    return Shown(value=shown, is_whole=walk.is_whole)
 
 
 def json_text(value: Json, *, indent: int | None = 2) -> str:
     """Format `value` as readable, equivalent JSON: hidden characters are written as `\\u202e`."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
-    hidden = {
-        char for char in set(text) if is_hidden(char) and char != "\n"
-    }  # newlines are from the indentation
-    return text.translate({ord(char): _json_escape(char) for char in hidden}) if hidden else text
+    hidden = (char for char in set(text) if is_hidden(char) and char != "\n")  # newlines indent
+    return text.translate({ord(char): _json_escape(char) for char in hidden})
 
 
 def _json_escape(char: str) -> str:
-    return (
-        json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f"
-    )  # the one control that `json` does not escape
+    # The one control that `json` does not escape is DEL.
+    return json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f"
 
 
 @dataclass(slots=True)
@@ -143,28 +140,26 @@ class _Walk:
         return shown if shown == value else self.marked(shown)
 
     def mapping(self, value: Mapping[str, Json], depth: int) -> Json:
-        found: dict[str, Json] = {}
+        shown: dict[str, Json] = {}
         for number, (key, item) in enumerate(value.items()):
             if self.left <= 0:
-                found["…"] = self.marked(f"({len(value) - number:,} more keys)")
+                shown["…"] = self.marked(f"({len(value) - number:,} more keys)")
                 break
-            found[self.text(str(key))] = self.value(item, depth + 1)
-        return found
+            shown[self.text(str(key))] = self.value(item, depth + 1)
+        return shown
 
     def items(self, value: Sequence[Json], depth: int) -> Json:
-        found: list[Json] = []
+        shown: list[Json] = []
         for number, item in enumerate(value):
             if self.left <= 0:
-                found.append(self.marked(f"… ({len(value) - number:,} more items)"))
+                shown.append(self.marked(f"… ({len(value) - number:,} more items)"))
                 break
-            found.append(self.value(item, depth + 1))
-        return found
+            shown.append(self.value(item, depth + 1))
+        return shown
 
 
 _COMMAND_CHARS: Final = 32_000
 """Linux accepts 128 KiB in one argument; shells and terminals accept less when pasting."""
-
-
 _SERVER_CHARS: Final = 2_000
 _SECRET_OPTION: Final = re.compile(
     r"""([\w-]{0,40}(?:token|secret|passw|api[-_]?key|credential|auth)[\w-]{0,40}(?:=|\s+))(?!-)("[^"]*"|'[^']*'|[^\s"']+)""",
@@ -175,9 +170,8 @@ _SECRET_OPTION: Final = re.compile(
 
 def server_words(report: Report) -> str:
     """Return the server as the user named it, with apparent secrets redacted."""
-    return plain(
-        _SECRET_OPTION.sub(r"\1…", cut(report.target or report.server, _SERVER_CHARS)), _COMMAND_CHARS
-    )
+    named = cut(report.target or report.server, _SERVER_CHARS)
+    return plain(_SECRET_OPTION.sub(r"\1…", named), _COMMAND_CHARS)
 
 
 def lacks_a_secret(report: Report) -> bool:
@@ -241,18 +235,10 @@ _ADDRESS: Final = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)
 
 
 def _command(name: str, options: tuple[str, ...], *words: str) -> str | None:
-    if not all(_is_plain(word) for word in (*options, *words)):
+    if not all(escape_line(word) == word for word in (*options, *words)):
         return None
     if any(word.startswith("-") for word in words):  # would be parsed as an option
-        line = f"playhead {name} {_words(*options, '--', *words)}"
+        line = shlex.join(("playhead", name, *options, "--", *words))
     else:
-        line = f"playhead {name} {_words(*words, *options)}"
+        line = shlex.join(("playhead", name, *words, *options))
     return line if len(line) <= _COMMAND_CHARS else None
-
-
-def _words(*words: str) -> str:
-    return " ".join(shlex.quote(word) for word in words)
-
-
-def _is_plain(text: str) -> bool:
-    return escape_line(text) == text

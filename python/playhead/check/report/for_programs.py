@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -20,13 +21,13 @@ from playhead.check.report.rows import ACCEPTED_BECAUSE, Row, by_subject, rows, 
 from playhead.check.results import Check, Json, LoadFigures, Report, TestResult
 
 _JSON_VALUE_CHARS: Final = 65_536
-"""Of one input or output. A page of audio is 100 KiB of base64, which nobody reads."""
+"""The limit of one input or output. A page of audio is 100 KiB of base64, which nobody reads."""
 _JSON_REPORT_CHARS: Final = 32 * 1024 * 1024
 _JSON_MESSAGE_CHARS: Final = 4_000
 _JUNIT_VALUE_CHARS: Final = 8_000
 _JUNIT_REPORT_CHARS: Final = 8 * 1024 * 1024
 _LINE_CHARS: Final = 500
-"""Of an attribute, which CI systems show in a list."""
+"""The limit of an attribute, which CI systems show in a list."""
 
 
 def to_json(report: Report) -> str:
@@ -35,7 +36,7 @@ def to_json(report: Report) -> str:
     Long values are truncated and marked. Terminal controls are escaped, so that the output can be printed.
     """
     allowance = Allowance(left=_JSON_REPORT_CHARS)
-    found: dict[str, Json] = {
+    content: dict[str, Json] = {
         "mcp_service_status": report.mcp_service_status,
         "passed": report.passed,
         "interrupted": report.interrupted,
@@ -61,12 +62,12 @@ def to_json(report: Report) -> str:
         "remarks": [_text(remark) for remark in report.remarks],
         "detailed_results": [_test(row) for row in rows(report, allowance, value_chars=_JSON_VALUE_CHARS)],
     }
-    return json_text(found) + "\n"
+    return json_text(content) + "\n"
 
 
 def _test(row: Row) -> Json:
     test, evidence = row.test, row.evidence()
-    found: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "type": "test_result",
         "subject": _text(test.subject),
         "title": _text(test.title),
@@ -77,27 +78,23 @@ def _test(row: Row) -> Json:
         "status": test.status,
     }
     if test.shortest is not None:
-        found["shortest_input"] = bounded(test.shortest, row.allowance, chars=row.value_chars).value
+        fields["shortest_input"] = bounded(test.shortest, row.allowance, chars=row.value_chars).value
     if test.error is not None:
-        found["error"] = _text(test.error)
+        fields["error"] = _text(test.error)
     if row.outcome in ("failed", "accepted", "undecided") and evidence.command is not None:
-        found["command"] = evidence.command
-    found["latency_ms"] = _rounded(test.latency_ms)
+        fields["command"] = evidence.command
+    fields["latency_ms"] = _rounded(test.latency_ms)
     if test.samples:
-        found["samples"] = [
+        fields["samples"] = [
             {"mime_type": sample.mime_type, "size_bytes": sample.size_bytes} for sample in test.samples
         ]
-    found["checks"] = [_check(check) for check in test.checks]
-    return found
+    fields["checks"] = [_check(check) for check in test.checks]
+    return fields
 
 
 def _load(figures: LoadFigures) -> Json:
-    return {
+    return asdict(figures) | {
         "subject": _text(figures.subject),
-        "method": figures.method,
-        "clients": figures.clients,
-        "requests": figures.requests,
-        "failures": figures.failures,
         "first_failure": _optional(figures.first_failure),
         "seconds": round(figures.seconds, 3),
         "p50_ms": _rounded(figures.p50_ms),
@@ -113,17 +110,17 @@ def _counts(report: Report) -> Json:
 
 
 def _check(check: Check) -> Json:
-    found: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "name": check.kind.name,
         "title": check.kind.title,
         "level": check.kind.level,
         "verdict": check.verdict,
     }
     if check.accepted is not None:
-        found["accepted"] = check.accepted
+        fields["accepted"] = check.accepted
     if check.message:
-        found["message"] = _text(check.message)
-    return found | {"source": check.kind.source}
+        fields["message"] = _text(check.message)
+    return fields | {"source": check.kind.source}
 
 
 def _text(text: str) -> str:

@@ -46,7 +46,7 @@ _VALUE_CHARS: Final = 16_000
 _REPORT_CHARS: Final = 8 * 1024 * 1024
 _TOOLS: Final = 1_000
 _MOST_MEDIA: Final = 6
-"""Per tool."""
+"""The limit per tool."""
 _NAME_CHARS: Final = 200
 _PEEK_CHARS: Final = 300
 
@@ -115,14 +115,14 @@ def _tools(report: Report, every: Sequence[Row]) -> Iterator[_Tool]:
     for name, numbered in own.items():
         mine = [row for _, row in numbered]
         tests = [row.test for row in mine]
-        found = [f"{count:,} {outcome}" for outcome, count in counts(mine).items() if count]
+        verdicts = [f"{count:,} {outcome}" for outcome, count in counts(mine).items() if count]
         latencies = [
             test.latency_ms for test in tests if test.method == "tools/call" and test.latency_ms is not None
         ]
         yield _Tool(
             name=name,
             outcome=verdict_of(mine),
-            words=f"{', '.join(found)} of {counted(len(tests), 'test')}" if tests else "no tests",
+            words=f"{', '.join(verdicts)} of {counted(len(tests), 'test')}" if tests else "no tests",
             latency=milliseconds(median(latencies) if latencies else None),
             row=numbered[0][0] if numbered and numbered[0][0] <= _ROWS else None,
             media=[sample for test in tests for sample in test.samples][:_MOST_MEDIA],

@@ -33,7 +33,7 @@ ACCEPTED_BECAUSE: Final[dict[Acceptance, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The request and the answer of a test, bounded, and how to repeat it."""
+    """The request and the answer of a test, bounded, and the command that repeats it."""
 
     sent: Json
     """The parameters of the request."""
@@ -106,20 +106,20 @@ def by_outcome(rows: Iterable[Row]) -> list[Row]:
 
 def by_subject(tests: Iterable[Row]) -> dict[str, list[Row]]:
     """Group rows by what they test, in their order."""
-    found: dict[str, list[Row]] = {}
+    groups: dict[str, list[Row]] = {}
     for row in tests:
-        found.setdefault(row.test.subject, []).append(row)
-    return found
+        groups.setdefault(row.test.subject, []).append(row)
+    return groups
 
 
 def accepted_findings(tests: Iterable[TestResult]) -> Iterator[tuple[str, Sequence[Check]]]:
     """Yield each accepted finding in `tests` once: its subject, and its check in every test that shows it."""
-    found: dict[tuple[str, str], list[Check]] = {}
+    findings: dict[tuple[str, str], list[Check]] = {}
     for test in tests:
         for check in test.checks:
             if check.verdict == "accepted":
-                found.setdefault((test.subject, check.kind.name), []).append(check)
-    yield from ((subject, checks) for (subject, _), checks in found.items())
+                findings.setdefault((test.subject, check.kind.name), []).append(check)
+    yield from ((subject, checks) for (subject, _), checks in findings.items())
 
 
 def counts(rows: Sequence[Row]) -> dict[Outcome, int]:
@@ -130,8 +130,8 @@ def counts(rows: Sequence[Row]) -> dict[Outcome, int]:
 
 def verdict_of(rows: Iterable[Row]) -> Outcome:
     """Return the verdict on everything that `rows` tested: skipped only if nothing else was done."""
-    found = {row.outcome for row in rows} - {"skipped"}
-    return min(found, key=OUTCOMES.index, default="skipped")
+    outcomes = {row.outcome for row in rows} - {"skipped"}
+    return min(outcomes, key=OUTCOMES.index, default="skipped")
 
 
 def verdict_sentence(report: Report) -> str:

@@ -1,0 +1,136 @@
+"""The audio of one turn: handed to the player as results arrive, and reported in the turn's events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final, Protocol, assert_never
+
+import trio
+
+from playhead.agent.conversation import Text, UserMessage
+from playhead.agent.events import AudioEnd, AudioResumed, AudioStart, AudioWaiting, Event, ToolRef
+from playhead.agent.middleware import Context, Emit, ReadNext
+from playhead.errors import PlayheadError
+from playhead.playback.state import (
+    ItemEnd,
+    ItemError,
+    ItemResumed,
+    ItemStart,
+    ItemWaiting,
+    PlayerEvent,
+    PlayerState,
+    StateChange,
+    Status,
+)
+from playhead.stream.source import Playable
+
+
+class MediaPlayer(Protocol):
+    """The part of `playback.Player` that the loop uses."""
+
+    async def play(self, media: Iterable[Playable]) -> None: ...
+    async def enqueue(self, media: Iterable[Playable]) -> None: ...
+    def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]: ...
+    def snapshot(self) -> PlayerState: ...
+
+
+_SOUNDING: Final = frozenset({Status.BUFFERING, Status.PLAYING, Status.PAUSED})
+
+
+class AudioPlayback:
+    """One turn's audio: the first result with media replaces the current item, later ones are queued."""
+
+    def __init__(self, player: MediaPlayer | None, read: ReadNext) -> None:
+        self._player = player
+        self._read = read
+        self._lock = trio.Lock()
+        self._begun = False
+        self._due: Counter[str] = Counter()
+        self._round = 1
+
+    @asynccontextmanager
+    async def watched(self, emit: Emit) -> AsyncIterator[None]:
+        """Report audio of this turn that waits or ends while the body runs. What keeps playing afterwards is
+        reported by the player (`Player.events`)."""
+        if self._player is None:
+            yield
+            return
+        with self._player.events() as events:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, events, emit)
+                yield
+                nursery.cancel_scope.cancel()
+
+    def heard(self) -> tuple[UserMessage, ...]:
+        """Return the note for the history of a turn that is interrupted now: the model would otherwise take
+        its music for heard to the end. Empty if no audio of this turn was played and none plays.
+
+        It is a message of its own, since the results in the history may have been sent already, and names no
+        title: a server's words would stand in the user's message.
+        """
+        if self._player is None:
+            return ()
+        now = self._player.snapshot()
+        if not self._begun and now.status not in _SOUNDING:
+            return ()
+        note = f"[The turn was interrupted; music: {now.heard_seconds:.1f} s heard]"
+        return (UserMessage(parts=(Text(text=note),)),)
+
+    async def play(self, context: Context, tool: ToolRef, media: tuple[Playable, ...]) -> None:
+        """Hand `media` to the player. If it refuses them, that is reported as their end."""
+        if self._player is None or not media:
+            return
+        # One at a time: nothing may be enqueued before the `play` that empties the queue.
+        async with self._lock:
+            await self._play(self._player, context, tool, media)
+
+    async def _play(
+        self, player: MediaPlayer, context: Context, tool: ToolRef, media: tuple[Playable, ...]
+    ) -> None:
+        media = tuple([await self._read(context, item) for item in media])
+        self._round = context.round
+        for item in media:
+            await context.emit(
+                AudioStart(round=context.round, tool=tool, title=item.title, mime_type=item.mime_type)
+            )
+        self._due.update(item.title for item in media)
+        begun, self._begun = self._begun, True
+        try:
+            await (player.enqueue(media) if begun else player.play(media))
+        except PlayheadError as error:
+            for item in media:
+                await self._end(item.title, str(error), context.emit)
+
+    async def _watch(self, events: trio.MemoryReceiveChannel[PlayerEvent], emit: Emit) -> None:
+        async for event in events:
+            match event:
+                case ItemEnd():
+                    await self._end(event.title, None, emit)
+                case ItemError():
+                    await self._end(event.title, str(event.error), emit)
+                case ItemWaiting() if self._due[event.title]:
+                    why = None if event.last_error is None else str(event.last_error)
+                    await emit(
+                        AudioWaiting(
+                            round=self._round,
+                            title=event.title,
+                            seconds=event.seconds,
+                            last_error=why,
+                            patience_seconds=event.patience_seconds,
+                        )
+                    )
+                case ItemResumed() if self._due[event.title]:
+                    await emit(AudioResumed(round=self._round, title=event.title, seconds=event.seconds))
+                case ItemWaiting() | ItemResumed() | ItemStart() | StateChange():
+                    pass
+                case _:
+                    assert_never(event)
+
+    async def _end(self, title: str, error: str | None, emit: Emit) -> None:
+        if not self._due[title]:
+            return  # from an earlier turn
+        self._due[title] -= 1
+        ended: Event = AudioEnd(round=self._round, title=title, error=error)
+        await emit(ended)

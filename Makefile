@@ -10,7 +10,7 @@ export PIP_QUIET := 1
 # Each installs third-party tools or programs, and runs one script with them: make extra NAME=conformance.
 EXTRAS := adapters check-servers conformance deny documents gateways old-sdk real-servers sbom workflows
 
-.PHONY: help demo test test-all lint format bench docs extra extras $(EXTRAS) test-rust test-loom fuzz fuzz-media fuzz-asan miri bench-smoke bench-history soak lock wheel wheels sdist try-wheel clean
+.PHONY: help demo test test-all lint format bench docs extra extras $(EXTRAS) test-rust test-loom fuzz fuzz-media fuzz-asan miri bench-smoke bench-history soak lock wheel wheels sdist package-page check-dist try-wheel clean
 .DEFAULT_GOAL := demo
 
 help:
@@ -214,12 +214,20 @@ wheel: build/wheels/bin/maturin
 sdist: $(BIN)/maturin
 	. $(BIN)/activate && maturin sdist --out dist
 
+# Writes the repository and the contact into this checkout, which only a release does.
+package-page: $(BIN)/maturin
+	$(BIN)/python -m tests.wheels.package_page
+
+# What a registry would refuse or not render.
+check-dist: build/wheels/bin/maturin
+	build/wheels/bin/twine check --strict dist/*
+
 # Wheels for every Linux; `make wheels TARGETS=aarch64-unknown-linux-gnu` builds one. zig comes from PyPI.
 TARGETS :=
 
 build/wheels/bin/maturin:
 	$(PYTHON) -m venv build/wheels
-	build/wheels/bin/python -m pip install 'maturin[zig]==1.16.0' 'ziglang==0.17.1' 'auditwheel==6.8.2' 'zopflipy==1.14'
+	build/wheels/bin/python -m pip install 'maturin[zig]==1.16.0' 'ziglang==0.17.1' 'auditwheel==6.8.2' 'zopflipy==1.14' 'twine==7.0.0'
 	touch $@
 
 wheels: build/wheels/bin/maturin

@@ -107,14 +107,17 @@ class RemoteError(PlayheadError):
 
 
 class ServerError(RemoteError):
-    """A JSON-RPC error answer. Attributes: `code`, `data` (as the server sent it), `said` (its whole
-    message; the exception's own text quotes the beginning)."""
+    """A JSON-RPC error answer.
 
-    def __init__(self, message: str, *, code: int, data: object = None, said: str = "") -> None:
+    Attributes: `code`, `data` (as the server sent it), `server_message` (the server's whole message; the
+    exception's own text quotes the beginning).
+    """
+
+    def __init__(self, message: str, *, code: int, data: object = None, server_message: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.data = data
-        self.said = said
+        self.server_message = server_message
 
 
 class RangePastEndError(ServerError):

@@ -88,7 +88,9 @@ class _SdkClient:
         try:
             result = await self.client.session.read_resource(uri, meta=meta)
         except MCPError as error:
-            raise ServerError(str(error), code=error.error.code, said=error.error.message) from error
+            raise ServerError(
+                str(error), code=error.error.code, server_message=error.error.message
+            ) from error
         assert isinstance(result, types.ReadResourceResult)
         (content,) = result.contents
         assert isinstance(content, types.TextResourceContents)
@@ -215,7 +217,7 @@ async def an_error_fails_its_own_request_only(factory: Factory, *, mode: str = "
         except ServerError as error:
             answered = error
         assert answered is not None, "the error answer did not raise"
-        assert (answered.code, answered.said) == (-32050, "out of tape")
+        assert (answered.code, answered.server_message) == (-32050, "out of tape")
         assert await client.read("echo://on") == "on"
 
 

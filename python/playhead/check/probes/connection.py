@@ -241,7 +241,7 @@ async def _offered(connection: Connection) -> Mapping[str, Any] | RpcError | Non
                     "initialize", _ASKED, silent_seconds=math.inf, total_seconds=math.inf
                 )
             except ServerError as error:
-                return RpcError(error.code, error.said, error.data)
+                return RpcError(error.code, error.server_message, error.data)
     return None
 
 

@@ -21,7 +21,22 @@ from typing import Final
 
 
 class PlayheadError(Exception):
-    """Base of all errors that this package raises."""
+    """Base of all errors that this package raises.
+
+    Attributes: `message`, and `advice`, the setting of this library that would help (empty if none). The
+    exception's text is both. A program with settings of its own shows its own advice after the message.
+    """
+
+    def __init__(self, message: str = "", *, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
+
+    @property
+    def message(self) -> str:
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.advice}" if self.advice else self.message
 
 
 # --- you ---------------------------------------------------------------------------------------------
@@ -171,8 +186,8 @@ class ResponseTypeError(ResponseError):
 class LimitError(RemoteError):
     """The peer sent more than a limit allows. Attributes: `limit` (its name), `allowed`, `got`."""
 
-    def __init__(self, message: str, *, limit: str, allowed: float, got: float) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, limit: str, allowed: float, got: float, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
         self.limit = limit
         self.allowed = allowed
         self.got = got
@@ -270,8 +285,10 @@ class TransportError(PlayheadError):
     `Retry-After`).
     """
 
-    def __init__(self, message: str = "", *, retry_after_seconds: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str = "", *, retry_after_seconds: float | None = None, advice: str = ""
+    ) -> None:
+        super().__init__(message, advice=advice)
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -336,8 +353,8 @@ class StreamBrokenError(TransportError):
     Attribute: `offset` (first missing byte).
     """
 
-    def __init__(self, message: str, *, offset: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, offset: int, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
         self.offset = offset
 
 

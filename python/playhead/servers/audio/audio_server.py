@@ -55,15 +55,9 @@ from playhead.servers.audio.library import Library
 from playhead.servers.audio.media_links import KEY_BYTES, MediaLinks, SignedTrack, load_key, path_of
 from playhead.servers.audio.origin import serve_origin
 from playhead.servers.byte_sources import ResourceBytes, file_version, read_file
+from playhead.servers.dial import check_endpoint, dial
 from playhead.servers.file_downloads import FileDownloads
-from playhead.servers.http import (
-    base_url,
-    bind,
-    check_endpoint,
-    dial,
-    serve_until_sigterm,
-    tls_context,
-)
+from playhead.servers.http import base_url, bind, serve_until_sigterm, tls_context
 from playhead.servers.http_sessions import streamable_http_app
 from playhead.servers.ranged_resource import ranged_resource
 from playhead.servers.stdio import serve_stdio

@@ -33,7 +33,8 @@ from playhead.content.revisions import downgrade
 from playhead.errors import PlayheadError, UsageError
 from playhead.net_guard import parse_origins
 from playhead.servers.access import Access
-from playhead.servers.http import base_url, bind, dial, serve_app, tls_context
+from playhead.servers.dial import dial
+from playhead.servers.http import base_url, bind, serve_app, tls_context
 from playhead.servers.http_sessions import streamable_http_app
 from playhead.servers.serving import Shutdown
 from playhead.servers.stdio import serve_stdio

@@ -1,4 +1,4 @@
-"""The audio server: `musicPlayer`, `set_volume`, the resource they lead to, a prompt, and how it is run.
+"""The audio server: the tools `musicPlayer` and `set_volume`, a resource that reads URLs in ranges, a prompt.
 
 The resource `resource://read_from_http` is a range of a URL, which is plain or in base64url (in it, reserved
 characters survive a URI template). docs/ranged-resources.md has the ways to ask for the range.
@@ -6,8 +6,6 @@ characters survive a URI template). docs/ranged-resources.md has the ways to ask
 A link to the library is read from its file, whichever process of the user made it (`media_links`); any other
 URL is fetched. The server runs over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library.
 Over HTTP and WebSocket it offers its resource as a file too (`file` form), at the same address.
-
-More than 500 lines with the mixers, which are for the tool `set_volume` alone.
 """
 
 from __future__ import annotations
@@ -68,9 +66,9 @@ TEMPLATE: Final = URI + "{?url,start,end}"
 MCP_PATH: Final = "/mcp"
 RETRY_SECONDS: Final = 1.0
 TTL_SECONDS: Final = 24 * 3600.0
-"""For which pages may be shared: each names the version that it is of."""
+"""Limits the sharing of a page, which names the version of its file."""
 DONE: Final = b"[DONE]"
-"""The blob that marks the end: nothing is at this offset or after it."""
+"""The blob that marks the end: no byte is at this offset or after it."""
 
 MUSIC_PLAYER = types.Tool(
     name="musicPlayer",
@@ -112,8 +110,7 @@ _Context = ServerRequestContext[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioTools:
-    """The handlers and what they use. They hold no state of their own: any number of sessions may share
-    them."""
+    """The handlers and what they use. They have no state, so any number of sessions may share them."""
 
     library: Library
     links: MediaLinks
@@ -128,7 +125,7 @@ class AudioTools:
     """Offers the resource over HTTP too."""
 
     def server(self) -> Server[dict[str, Any]]:
-        """A server of the SDK, for any transport."""
+        """Return a server of the SDK, for any transport."""
         server: Server[dict[str, Any]] = Server(
             "playhead-audio",
             version=version("playhead"),
@@ -168,7 +165,7 @@ class AudioTools:
         if path is not None and (signed := self.links.open(path)) is not None:
             return await _from_library(signed, start, end)
         try:
-            found = await self._fetch(url, start, end)
+            answer = await self._fetch(url, start, end)
         except RangePastEndError:
             return ResourceBytes(data=b"")
         except BlockedAddressError as error:
@@ -182,10 +179,10 @@ class AudioTools:
             reason = {"kind": type(error).__name__}
             raise MCPError(types.INTERNAL_ERROR, f"reading failed: {error}", reason) from error
         return ResourceBytes(
-            data=found.body,
-            total_bytes=found.total_bytes,
-            mime_type=found.mime_type,
-            etag=found.etag,
+            data=answer.body,
+            total_bytes=answer.total_bytes,
+            mime_type=answer.mime_type,
+            etag=answer.etag,
             name=urlsplit(url).path.rpartition("/")[2] or None,
         )
 
@@ -261,15 +258,15 @@ class AudioTools:
 
 
 async def _from_library(signed: SignedTrack, start: int, end: int) -> ResourceBytes:
-    found = await read_file(signed.track.path, start, end)
-    if found.etag != signed.etag:
+    piece = await read_file(signed.track.path, start, end)
+    if piece.etag != signed.etag:
         raise MCPError(
             types.INVALID_PARAMS,
             f"the file of {signed.track.title!r} has changed since this link was made; call musicPlayer for a"
             " new one",
             {"kind": ResourceChangedError.__name__},
         )
-    return replace(found, mime_type=signed.track.mime_type, name=signed.track.id)
+    return replace(piece, mime_type=signed.track.mime_type, name=signed.track.id)
 
 
 def _decoded_url(text: str) -> str:
@@ -300,18 +297,18 @@ PLAY_MUSIC: Final = types.Prompt(
     ],
 )
 WISH_CHARS: Final = 500
-"""A longer wish is neither a title nor a mood."""
+"""Limits a wish; a longer one is neither a title nor a mood."""
 
 
 def prompt_messages(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
-    """The messages of a prompt. Raises `MCPError` (-32602) for an unknown one, or a wish that is too long."""
+    """Return the messages of a prompt. Raises `MCPError` (-32602) if it is unknown, or the wish too long."""
     if name != PLAY_MUSIC.name:
         raise MCPError(-32602, f"unknown prompt {name[:80]!r}; this server has play_music")
     wish = arguments.get("wish", "").strip()
     if len(wish) > WISH_CHARS:
         raise MCPError(-32602, f"wish has {len(wish)} characters; {WISH_CHARS} are allowed")
-    asked = f"Play this: {wish}." if wish else "Play some music."
-    text = f"{asked} Use musicPlayer, and say nothing while it plays."
+    request = f"Play this: {wish}." if wish else "Play some music."
+    text = f"{request} Use musicPlayer, and say nothing while it plays."
     message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
     return types.GetPromptResult(description=PLAY_MUSIC.description, messages=[message])
 
@@ -377,7 +374,7 @@ async def open_audio_server(
     origins: frozenset[Origin] | None = None,
     files: FileDownloads | None = None,
 ) -> AsyncIterator[Server[dict[str, Any]]]:
-    """The audio server as an SDK server, with its origin running: for `serve`, and to connect in process.
+    """Open the audio server as an SDK server, with its origin running: for `serve`, or to connect in process.
 
     The transport options are ignored. `library` and `origins` are made from the options by default. With
     `files`, which the caller serves, the resource is offered as a file. Leaving the context stops the origin
@@ -412,7 +409,7 @@ async def open_audio_server(
 
 
 async def _signing_key(directory: Path | None) -> bytes:
-    """The user's key, or one of this process only."""
+    """Return the user's key, or one for this process only."""
     if directory is not None:
         try:
             return await trio.to_thread.run_sync(load_key, directory)
@@ -428,7 +425,7 @@ async def _signing_key(directory: Path | None) -> bytes:
 # --- the volume of the system, or a number that stands for it ----------------------------------------------
 
 COMMAND_SECONDS = 5.0
-"""A mixer answers in milliseconds, or waits for a sound server that is not running."""
+"""Limits a mixer, which answers in milliseconds, or waits for a sound server that is not running."""
 
 COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
     "wpctl": lambda percent: ["set-volume", "@DEFAULT_AUDIO_SINK@", f"{percent}%"],
@@ -436,7 +433,7 @@ COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
     "amixer": lambda percent: ["-q", "sset", "Master", f"{percent}%"],
     "osascript": lambda percent: ["-e", f"set volume output volume {percent}"],
 }
-"""PipeWire, PulseAudio, ALSA, macOS, in the order in which they are tried."""
+"""The commands of PipeWire, PulseAudio, ALSA and macOS, in the order in which they are tried."""
 
 
 RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
@@ -458,7 +455,7 @@ class Mixer(Protocol):
 
 
 class MemoryMixer:
-    """Remember the number and touch nothing: for demos, tests and machines without sound."""
+    """A number that stands for the volume: for demos, tests and machines without sound."""
 
     def __init__(self) -> None:
         self.percent: int | None = None
@@ -512,22 +509,22 @@ class SystemMixer:
         )
 
     def _mixer_environment(self) -> Mapping[str, str] | None:
-        given = self._environment
-        if given is None or given.get(RUNTIME_VARIABLE) or not self._runtime_directory.is_dir():
-            return given
-        return {**given, RUNTIME_VARIABLE: str(self._runtime_directory)}
+        variables = self._environment
+        if variables is None or variables.get(RUNTIME_VARIABLE) or not self._runtime_directory.is_dir():
+            return variables
+        return {**variables, RUNTIME_VARIABLE: str(self._runtime_directory)}
 
 
 async def _run(argv: list[str], *, environment: Mapping[str, str] | None) -> None:
     with trio.move_on_after(COMMAND_SECONDS) as scope:
         try:
-            done = await trio.run_process(
+            process = await trio.run_process(
                 argv, stdin=b"", capture_stdout=True, capture_stderr=True, check=False, env=environment
             )
-        except OSError as error:  # found, but not executable: the next one may be
+        except OSError as error:  # not executable: the next one may be
             raise PlaybackError(f"{argv[0]} cannot be run: {error.strerror}") from error
-        if done.returncode != 0:
-            said = done.stderr.decode("utf-8", "replace").strip()[:500]
-            raise PlaybackError(f"{argv[0]} failed with exit code {done.returncode}: {said or 'no message'}")
+        if process.returncode != 0:
+            message = process.stderr.decode("utf-8", "replace").strip()[:500] or "no message"
+            raise PlaybackError(f"{argv[0]} failed with exit code {process.returncode}: {message}")
     if scope.cancelled_caught:
         raise PlaybackError(f"{argv[0]} did not answer within {COMMAND_SECONDS:g} s")

@@ -1,7 +1,7 @@
 """Middleware of the SDK's server: the error code that the client's protocol version expects, and metrics.
 
-Metrics are in Prometheus' text format. Every label has a bounded set of values: a client that invents methods
-or tools does not add time series. The codes:
+Metrics are in Prometheus' text format. Every label has a bounded set of values, so a client cannot add time
+series by inventing methods or tools. The codes:
 
 | fault | 2024-11-05 | until 2025-11-25 | 2026-07-28 |
 |---|---|---|---|
@@ -15,9 +15,9 @@ or tools does not add time series. The codes:
 | `protocolVersion` in `_meta` is not served | - | - | -32022 |
 
 The codes of the first column are the template's own: that version defined only -32002, and JSON-RPC leaves
--32000 to -32099 to the server. An unknown date is negotiated, as each version requires: the answer names
-another version. During the handshake no version is agreed on yet, so -32000 is the same for all. JSON-RPC's
-own codes (-32700, -32600 to -32603) have their usual meaning in every version.
+-32000 to -32099 to the server. During the handshake no version is agreed on yet, so -32000 is the same for
+all; an unknown date is negotiated, as each version requires. JSON-RPC's own codes (-32700, -32600 to -32603)
+have their usual meaning in every version.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ OPTIONAL_METHODS: Final = {
     "resources/subscribe": "resources.subscribe",
     "resources/unsubscribe": "resources.subscribe",
 }
-"""Methods of the protocol that this server lacks → the capability that would announce them."""
+"""The methods of the protocol that this server lacks, each with the capability that would announce it."""
 
 _REVISION: Final = re.compile(r"\d{4}-\d{2}-\d{2}(-.+)?")
-"""`2025-11-25`, and drafts such as `2025-11-25-draft`."""
+"""The form of a protocol version: `2025-11-25`, or a draft such as `2025-11-25-draft`."""
 
 
 def not_found(revision: str, kind: Literal["tool", "prompt"], name: str, known: Iterable[str]) -> MCPError:
-    """The error for an unknown tool or prompt."""
+    """Return the error for an unknown tool or prompt."""
     first = TOOL_NOT_FOUND if kind == "tool" else PROMPT_NOT_FOUND
     return MCPError(
         first if revision == FIRST_REVISION else INVALID_PARAMS,
@@ -72,16 +72,15 @@ def not_found(revision: str, kind: Literal["tool", "prompt"], name: str, known: 
 
 
 def resource_not_found(revision: str, uri: str, message: str) -> MCPError:
-    """The error for an unknown resource."""
+    """Return the error for an unknown resource."""
     code = INVALID_PARAMS if revision in MODERN_PROTOCOL_VERSIONS else RESOURCE_NOT_FOUND
     return MCPError(code, message, {"uri": uri[:200]})
 
 
 async def first_revision(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
-    """Middleware of the SDK's server for requests that never reach the handlers, because the SDK answers
-    them.
+    """Correct the codes of errors that the SDK itself answers, as middleware of its server.
 
-    It also accepts the notification under its bare name `initialized`, as early clients send it.
+    It also accepts the bare name `initialized` of a notification, as early clients send it.
     """
     if ctx.method == "initialize":
         _check_version(ctx)
@@ -101,11 +100,11 @@ async def first_revision(ctx: ServerRequestContext[dict[str, Any]], call_next: C
 
 
 async def explain_errors(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
-    """Middleware of the SDK's server: report the fault of invalid params, and write a bug's traceback to
-    stderr.
+    """Report the fault of invalid params, and write the traceback of a bug to stderr, as middleware of the
+    SDK's server.
 
-    By itself the SDK answers `Invalid request parameters`, and a bug, in the versions with a handshake, with
-    code 0 and the exception's own text.
+    The SDK alone answers `Invalid request parameters` and, in the versions with a handshake, a bug with code
+    0 and the exception's own text.
     """
     try:
         return await call_next(ctx)
@@ -123,12 +122,12 @@ async def explain_errors(ctx: ServerRequestContext[dict[str, Any]], call_next: C
 
 
 def _check_version(ctx: ServerRequestContext[dict[str, Any]]) -> None:
-    asked = (ctx.params or {}).get("protocolVersion")
-    if isinstance(asked, str) and not _REVISION.fullmatch(asked):
+    revision = (ctx.params or {}).get("protocolVersion")
+    if isinstance(revision, str) and not _REVISION.fullmatch(revision):
         raise MCPError(
             INVALID_MCP_VERSION,
-            f"protocolVersion: expected a date such as {FIRST_REVISION}, got {asked[:40]!r}",
-            {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": asked[:40]},
+            f"protocolVersion: expected a date such as {FIRST_REVISION}, got {revision[:40]!r}",
+            {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": revision[:40]},
         )
 
 
@@ -149,14 +148,14 @@ METHODS: Final = frozenset(
 )
 OTHER: Final = "other"
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Seconds. Most answers take a millisecond, a search by a real engine some seconds."""
+"""Bounds in seconds. Most answers take a millisecond, a search by a real engine some seconds."""
 
 
 class Metrics:
     """The counters of one server, in a registry of their own: two servers share nothing."""
 
     def __init__(self, tools: Collection[str], *, clock: Callable[[], float] = time.perf_counter) -> None:
-        """`tools` are the names that are counted separately; every other name is `other`."""
+        """`tools` are counted by name; every other name counts as `other`."""
         self._tools = frozenset(tools)
         self._clock = clock
         self._registry = CollectorRegistry()
@@ -182,13 +181,13 @@ class Metrics:
         self._connections = Gauge("mcp_connections", "Open WebSocket connections.", registry=self._registry)
 
     def text(self) -> bytes:
-        """The text of `/metrics`."""
+        """Return the text of `/metrics`."""
         return generate_latest(self._registry)
 
     async def middleware(
         self, ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext
     ) -> HandlerResult:
-        """Middleware of the SDK's server: time and count each request, but no notifications."""
+        """Time and count each request, but no notifications, as middleware of the SDK's server."""
         if ctx.request_id is None:
             return await call_next(ctx)
         began, outcome, result = self._clock(), str(INTERNAL_ERROR), None

@@ -95,21 +95,21 @@ async def serve(
         if options.transport == "ws":
             url = "ws" + url.removeprefix("http")
         async with _parts(options) as (server, metrics):
-            asked = shutdown if shutdown is not None else Shutdown()
-            closing = Shutdown(grace_seconds=max(0.0, asked.grace_seconds - options.drain_seconds))
-            app = template_app(server, metrics=metrics, options=options, shutdown=asked)
+            draining = shutdown if shutdown is not None else Shutdown()
+            closing = Shutdown(grace_seconds=max(0.0, draining.grace_seconds - options.drain_seconds))
+            app = template_app(server, metrics=metrics, options=options, shutdown=draining)
             async with trio.open_nursery() as nursery:
                 if shutdown is None:
-                    await nursery.start(asked.listen)
+                    await nursery.start(draining.listen)
                 await nursery.start(partial(serve_app, app, sock, tls=tls, shutdown=closing))
-                nursery.start_soon(_drain, asked, closing, options.drain_seconds)
+                nursery.start_soon(_drain, draining, closing, options.drain_seconds)
                 sys.stderr.write(f"playhead template server: {url}\n")
                 sys.stderr.flush()
                 task_status.started(url)
 
 
-async def _drain(asked: Shutdown, closing: Shutdown, seconds: float) -> None:
-    await asked.requested.wait()
+async def _drain(draining: Shutdown, closing: Shutdown, seconds: float) -> None:
+    await draining.requested.wait()
     await trio.sleep(seconds)
     closing.request()
 
@@ -118,7 +118,7 @@ async def _drain(asked: Shutdown, closing: Shutdown, seconds: float) -> None:
 async def open_template_server(
     options: TemplateServerOptions | None = None,
 ) -> AsyncIterator[Server[dict[str, Any]]]:
-    """The template server as an SDK server: to connect to in process, or to run over streams.
+    """Open the template server as an SDK server: to connect to in process, or to run over streams.
 
     The transport options are ignored. Leaving the context closes the connections to the search engine.
 
@@ -160,7 +160,7 @@ ENDPOINTS: Final[Mapping[str, str]] = {
     "metrics": "/metrics",
 }
 WITHOUT_TOKEN: Final = (ENDPOINTS["health"], ENDPOINTS["ready"])
-"""A monitor does not need a secret."""
+"""The endpoints for monitors, which need no secret."""
 
 
 def template_app(
@@ -170,9 +170,9 @@ def template_app(
     options: TemplateServerOptions,
     shutdown: Shutdown,
 ) -> ASGIApp:
-    """The ASGI application: every endpoint, behind the checks of Host, Origin and token.
+    """Return the ASGI application: every endpoint, behind the checks of Host, Origin and token.
 
-    The uptime begins with this call, which needs a running trio.
+    The uptime counts from this call, which needs a running trio.
 
     Raises:
         UsageError: a web origin or the token is invalid.
@@ -190,7 +190,7 @@ def template_app(
 
 
 def _routes(server: Server[Any], metrics: Metrics, shutdown: Shutdown) -> list[Route]:
-    """The endpoints for operators. openapi.yaml describes their answers."""
+    """Return the endpoints for operators. openapi.yaml describes their answers."""
     began = trio.current_time()
     identity = {"name": NAME, "version": version("playhead")}
 
@@ -245,8 +245,7 @@ _Page = types.PaginatedRequestParams | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateServer:
-    """The handlers and what they use. They hold no state of their own: any number of clients may share
-    them."""
+    """The handlers and what they use. They have no state, so any number of clients may share them."""
 
     tools: Mapping[str, TemplateTool]
     resources: Resources
@@ -254,7 +253,7 @@ class TemplateServer:
     pager: Pager
 
     def server(self, metrics: Metrics) -> Server[dict[str, Any]]:
-        """A server of the SDK, for any transport; `metrics` counts its requests."""
+        """Return a server of the SDK, for any transport; `metrics` counts its requests."""
         server = Server(
             NAME,
             version=version("playhead"),
@@ -322,15 +321,15 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pager:
-    """Cut listings into pages. They do not change while the server runs, so a cursor stays valid."""
+    """Cuts listings into pages. Listings do not change while the server runs, so a cursor stays valid."""
 
     items: int
-    """Of one page."""
+    """The items of one page."""
 
     def page(
         self, listing: str, everything: Sequence[_Item], params: PaginatedRequestParams | None
     ) -> tuple[list[_Item], str | None]:
-        """One page of the listing of this name, and the cursor of the next.
+        """Return a page of the listing of this name, and the cursor of the next page.
 
         Raises `MCPError` (-32602) for a cursor that this listing did not return.
         """
@@ -362,6 +361,6 @@ def _unknown(cursor: str) -> MCPError:
 
 
 def all_tools(pages: ShippedPages, graph: KnowledgeGraph, engine: Engine | None) -> dict[str, TemplateTool]:
-    """Every tool by its name, in the order of the listing."""
+    """Return every tool by its name, in the order of the listing."""
     tools = (CALCULATOR, web_search(pages, engine), document_analyzer(pages), knowledge_graph(graph))
     return {tool.name: tool for tool in tools}

@@ -26,9 +26,9 @@ def main() -> None:
     async def read(
         _: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        asked = RANGE.fullmatch(str(params.uri))
-        assert asked is not None, params.uri
-        start, end = map(int, asked.groups())
+        match = RANGE.fullmatch(str(params.uri))
+        assert match is not None, params.uri
+        start, end = map(int, match.groups())
         blob = base64.b64encode(os.pread(file, end - start, start)).decode("ascii")
         contents = types.BlobResourceContents(uri=params.uri, mime_type="audio/mpeg", blob=blob)
         return types.ReadResourceResult(contents=[contents])

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if not session.config.stash[BOARD].kept:
+    if not session.config.stash[BOARD].is_met:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -28,9 +28,9 @@ def serve(connection: socket.socket, body: memoryview, delay_seconds: float) -> 
                     return
                 received += data
             head, _, received = received.partition(b"\r\n\r\n")
-            found = RANGE.search(head + b"\r\n")
-            assert found is not None, head
-            start, stop = int(found[1]), min(int(found[2]) + 1, len(body))
+            match = RANGE.search(head + b"\r\n")
+            assert match is not None, head
+            start, stop = int(match[1]), min(int(match[2]) + 1, len(body))
             time.sleep(delay_seconds)
             answer = (
                 f"HTTP/1.1 206 Partial Content\r\ncontent-length: {stop - start}\r\n"
@@ -40,7 +40,7 @@ def serve(connection: socket.socket, body: memoryview, delay_seconds: float) -> 
                 connection.sendall(answer.encode())
                 connection.sendall(body[start:stop])
             except OSError:
-                return  # the client has what it wanted
+                return  # the client has all that it needs
 
 
 def main() -> None:

@@ -25,14 +25,14 @@ Ratios = dict[str, float]
 
 def ratios_of(results: Sequence[dict[str, Any]]) -> Ratios:
     """Return the ratio of each comparison, turned over if more is better."""
-    found: Ratios = {}
+    ratios: Ratios = {}
     for result in results:
         comparison = Comparison(**result)
         more_is_better = comparison.at_least is not None and comparison.at_most is None
-        found[f"{comparison.name} / {comparison.baseline_name}"] = (
+        ratios[f"{comparison.name} / {comparison.baseline_name}"] = (
             1 / comparison.ratio if more_is_better else comparison.ratio
         )
-    return found
+    return ratios
 
 
 def worse(now: Ratios, before: Sequence[Ratios]) -> list[str]:

@@ -47,6 +47,6 @@ async def in_child(*arguments: str | float | Target) -> dict[str, float]:
     words: list[str] = []
     for argument in arguments:
         words.extend(argument if isinstance(argument, list) else [str(argument)])
-    done = await trio.run_process([sys.executable, "-m", "benches.children", *words], capture_stdout=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    process = await trio.run_process([sys.executable, "-m", "benches.children", *words], capture_stdout=True)
+    measurement: dict[str, float] = json.loads(process.stdout)
+    return measurement

@@ -114,12 +114,12 @@ def main() -> int:
     )
     parser.add_argument("--only", choices=MIME_TYPES)
     parser.add_argument("--rounds", type=int, default=10)
-    given = parser.parse_args()
+    options = parser.parse_args()
     missed = 0
     print(f"{'format':>18} {'latency':>8} {'trip':>7} {'far':>7} {'bound':>7} {'in hand':>8}   (medians, ms)")
-    for kind in [given.only] if given.only else MIME_TYPES:
+    for kind in [options.only] if options.only else MIME_TYPES:
         for delay_ms in (0, 20, 100):
-            samples = trio.run(measure, kind, delay_ms / 1000, given.rounds)
+            samples = trio.run(measure, kind, delay_ms / 1000, options.rounds)
             far, near, trip = (statistics.median(each) for each in samples)
             bound = ROUND_TRIPS.get(kind, 1) * trip + ADDED_SECONDS
             is_kept = far <= bound and near <= IN_HAND_SECONDS

@@ -28,7 +28,7 @@ from tests.unit.playback.test_player_seeking import SteppedSink
 PAGE_SECONDS = 0.333
 MINUTES = 60
 BOUNDS = {128: (0.5, 1.1, 0.8), 320: (0.9, 1.1, 0.8)}
-"""By bit rate: start, seek while the ring fills, seek in a full ring."""
+"""The bounds by bit rate: start, seek while the ring fills, seek in a full ring."""
 FRAME_HEADERS = {128: b"\xff\xfb\x90\xc4", 320: b"\xff\xfb\xe0\xc4"}
 """MPEG-1 layer III at 44.1 kHz, joint stereo, without a checksum."""
 

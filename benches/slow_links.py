@@ -131,21 +131,21 @@ def is_right(row: Row, heard: Heard) -> bool:
 
 async def run(rows: Sequence[Row], paths: dict[str, Path], *, at_once: int) -> bool:
     limit = trio.CapacityLimiter(at_once)
-    found: dict[str, Heard] = {}
+    outcomes: dict[str, Heard] = {}
 
     async def one(row: Row) -> None:
         async with limit:
-            found[row.name] = await hear(row, paths[row.music.name])
+            outcomes[row.name] = await hear(row, paths[row.music.name])
 
     async with trio.open_nursery() as nursery:
         for row in rows:
             nursery.start_soon(one, row)
     print("| row | underruns | first audio, s | |\n|---|---|---|---|")
     for row in rows:
-        heard = found[row.name]
+        heard = outcomes[row.name]
         verdict = "" if is_right(row, heard) else "**wrong**"
         print(f"| {row.name} | {heard.underruns} | {heard.first_audio_seconds or 0:.2f} | {verdict} |")
-    return all(is_right(row, found[row.name]) for row in rows)
+    return all(is_right(row, outcomes[row.name]) for row in rows)
 
 
 def main() -> None:

@@ -47,9 +47,9 @@ class Fast:
     def specs(self) -> tuple[ToolSpec, ...]:
         return (ToolSpec(name="fast__add", description="", parameters={"type": "object"}),)
 
-    async def call(self, made: ToolCall, *, on_progress: Any) -> CallOutcome:
+    async def call(self, tool_call: ToolCall, *, on_progress: Any) -> CallOutcome:
         await trio.lowlevel.checkpoint()
-        return CallOutcome(result=ToolResult(call_id=made.id, name=made.name, text="ok"))
+        return CallOutcome(result=ToolResult(call_id=tool_call.id, name=tool_call.name, text="ok"))
 
 
 def model(calls: int) -> ScriptedModel:
@@ -72,9 +72,9 @@ async def bare(runner: ToolRunner, calls: int) -> None:
     async def ignored(progress: float, total: float | None, message: str | None) -> None:
         pass
 
-    async def run(made: ToolCall) -> None:
+    async def run(tool_call: ToolCall) -> None:
         async with slots:
-            results[made.id] = (await runner.call(made, on_progress=ignored)).result
+            results[tool_call.id] = (await runner.call(tool_call, on_progress=ignored)).result
 
     request = ModelRequest(messages=(GO,), tools=runner.specs())
     async with trio.open_nursery() as nursery, scripted.stream(request) as pieces:
@@ -83,12 +83,12 @@ async def bare(runner: ToolRunner, calls: int) -> None:
                 nursery.start_soon(run, piece.call)
             elif isinstance(piece, ReplyEnd):
                 message = piece.message
-    told = ToolMessage(results=tuple(results[made.id] for made in message.calls))
-    request = ModelRequest(messages=(GO, message, told), tools=runner.specs())
+    results_message = ToolMessage(results=tuple(results[tool_call.id] for tool_call in message.calls))
+    request = ModelRequest(messages=(GO, message, results_message), tools=runner.specs())
     async with scripted.stream(request) as pieces:
         async for _ in pieces:
             pass
-    assert len(told.results) == calls
+    assert len(results_message.results) == calls
 
 
 @asynccontextmanager

@@ -26,18 +26,18 @@ async def test_memory(transport: str, how: str, board: Board, smoke: bool) -> No
     size = 8 * MIB if smoke else GIB
     with trio.fail_after(900):
         async with serving(transport, "--size", size, "--wave", "--mime", "audio/wav") as target:
-            found = await in_child("memory", how, target)
-    assert found["bytes"] == size
-    in_flight = min(float(found["in_flight_max"]) * PAGE_TEXT_BYTES, AHEAD_BYTES[how] * 4 / 3)
+            measurement = await in_child("memory", how, target)
+    assert measurement["bytes"] == size
+    in_flight = min(float(measurement["in_flight_max"]) * PAGE_TEXT_BYTES, AHEAD_BYTES[how] * 4 / 3)
     allowed = RING_BYTES[how] + in_flight + SLACK_BYTES
     board.add(
         Comparison(
             name=f"peak memory of {size // MIB} MiB, {transport}, {how}",
             unit="MiB",
             baseline_name="ring + pages in flight + 4 MiB",
-            ours=[found["added_bytes"] / MIB],
+            ours=[measurement["added_bytes"] / MIB],
             baseline=[allowed / MIB],
             at_most=1.0,
-            notes=dict(found),
+            notes=dict(measurement),
         )
     )

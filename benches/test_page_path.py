@@ -35,7 +35,7 @@ def message_of(line: bytes) -> types.JSONRPCResponse:
 
 
 def blob_of(line: bytes) -> str:
-    """As the SDK does it: the message, then the result."""
+    """Decode as the SDK does: the message, then the result."""
     result = types.ReadResourceResult.model_validate(message_of(line).result)
     (content,) = result.contents
     assert isinstance(content, types.BlobResourceContents)

@@ -36,9 +36,9 @@ SETTINGS = {"defaults": StreamOptions(), "saved": StreamOptions(profile="save")}
 async def timed(read: Callable[[], Awaitable[str]], expected: str) -> tuple[float, float]:
     """Seconds on the clock and of this process's CPU."""
     cpu, started = time.process_time(), time.perf_counter()
-    got = await read()
+    data = await read()
     spent = time.perf_counter() - started, time.process_time() - cpu
-    assert got == expected, "the bytes differ, so the time is meaningless"
+    assert data == expected, "the bytes differ, so the time is meaningless"
     return spent
 
 

@@ -7,7 +7,8 @@ Read it in this order:
 * `resources.py` and `prompts.py`: what a client can read, and what a person can pick.
 * `serve.py` gives all of it to the SDK's `Server`, and puts that behind HTTP and WebSocket, with the
   endpoints for operators.
-* `middleware.py` chooses the error code that the client's protocol version expects, and counts requests.
+* `middleware.py` chooses the error code that the client's protocol version expects.
+* `metrics.py` counts requests.
 * `schema.json` and `openapi.yaml` describe the messages for others; `documents.py` applies them.
 
 This module imports little, so that the command line shows its help at once.

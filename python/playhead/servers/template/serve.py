@@ -39,13 +39,8 @@ from playhead.servers.http_sessions import streamable_http_app
 from playhead.servers.serving import Shutdown
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.template import TemplateServerOptions
-from playhead.servers.template.middleware import (
-    CONTENT_TYPE,
-    Metrics,
-    explain_errors,
-    first_revision,
-    not_found,
-)
+from playhead.servers.template.metrics import CONTENT_TYPE, Metrics
+from playhead.servers.template.middleware import explain_errors, first_revision, not_found
 from playhead.servers.template.prompts import TemplatePrompt, all_prompts
 from playhead.servers.template.resources import Resources, ShippedPages
 from playhead.servers.template.tools import TemplateTool, checked_arguments, failed

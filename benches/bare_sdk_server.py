@@ -1,6 +1,6 @@
-"""A server of the SDK and nothing else, for ranges of one file: `python -m benches.bare_sdk_server FILE`.
+"""A server on the SDK alone that reads ranges of one file: `python -m benches.bare_sdk_server FILE`.
 
-It prints its URL, and runs as the SDK runs its servers: asyncio and uvicorn.
+It prints its URL, and runs as servers of the SDK run: asyncio and uvicorn.
 """
 
 from __future__ import annotations

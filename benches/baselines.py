@@ -1,7 +1,8 @@
-"""The reference system's way of reading, on the plain SDK: what playhead is compared with.
+"""The baseline of the reference system: how it reads, on the plain SDK.
 
-One request after another, 100 KiB each, in the `arguments` form, base64 by the standard library; a page
-shorter than requested, empty or `[DONE]` ends the resource. Music is decoded from the first page on.
+It sends one request after another, 100 KiB each, in the `arguments` form, and decodes base64 with the
+standard library. A page shorter than requested, empty or `[DONE]` ends the resource. Music is decoded from
+the first page on.
 """
 
 from __future__ import annotations

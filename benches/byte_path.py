@@ -1,14 +1,16 @@
-"""`python -m benches.byte_path`: the cost of bytes, calls and starts, beside the bare SDK and another commit.
+"""`python -m benches.byte_path`: the cost of bytes, calls and starts, compared with the bare SDK and another
+commit.
 
     python -m benches.byte_path --against ace132b       # the whole table; the commit is built once
     python -m benches.byte_path --only start --rounds 7 # the rows with `start` in their name
     python -m benches.byte_path --smoke                 # each path once, small
 
-Contenders of a row take turns, in reversed order every second round. The table has medians, and what a row
-must keep: a number, or a ratio to another contender in the same round. The exit status is 1 if one is missed.
-The server is `benches/go`, built if Go is installed; without it `tests.servers.pages` answers, which is
-slower and has no songs, and the rows of the Go loop and of the blob are left out. `--rmcp` builds
-`benches/rmcp` with Cargo, which takes minutes the first time, and reads the pages with the official Rust SDK.
+The contenders of a row take turns, in reversed order every second round. The table shows medians and the
+bounds of each row: a number, or a ratio to another contender in the same round. The exit status is 1 if a
+bound is missed. The server is `benches/go`, built if Go is installed. Without Go `tests.servers.pages`
+answers, which is slower and has no songs, and the rows of the Go loop and of the blob are left out. `--rmcp`
+builds `benches/rmcp` with Cargo, which takes minutes the first time, and reads the pages with the official
+Rust SDK.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python -m benches.children memory play TARGET…
     python -m benches.children many 64 SECONDS TARGET…
 
-Prints one JSON object. The process is fresh, so that its memory is the work's and nobody else's.
+Prints one JSON object. The process is fresh, so all of its memory belongs to the measured work.
 """
 
 from __future__ import annotations

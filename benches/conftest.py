@@ -1,4 +1,4 @@
-"""The options and fixtures of the benchmarks; `python -m benches.run` is the usual way in."""
+"""The options and fixtures of the benchmarks, which `python -m benches.run` runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """An HTTP origin with one file, in a process of its own: `python -m benches.file_origin BYTES DELAY_SECONDS`.
 
-Prints its port. Each request is answered after the delay, in a thread of its own, as fast as the socket takes
-it: what is measured is the client.
+Prints its port. It answers each request after the delay, in a thread, as fast as the socket takes the bytes,
+so that the client is the limit.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
     python -m benches.frames                          # 64 sessions of 60 s; about 70 seconds
     python -m benches.frames --sessions 8 --seconds 5
-    python -m benches.frames --cpu-clock              # on a machine that is busy with other things
+    python -m benches.frames --cpu-clock              # on a busy machine
 
-Each session is a player of a 192 kbit/s mp3 on a frames sink: 60 ms of Opus at 16 kHz. Meanwhile another
-process runs the baseline: as many trio tasks, each sleeping until the next multiple of 60 ms and doing
-nothing. Lateness is counted from the slot of a frame, in both. One session is decoded by FFmpeg's own Opus
-decoder (the encoder is libopus) and compared with FFmpeg's decode of the mp3.
+Each session is a player of a 192 kbit/s MP3 on a frames sink: 60 ms of Opus at 16 kHz. Meanwhile another
+process runs the baseline: as many trio tasks, each of which only sleeps until the next multiple of 60 ms.
+Lateness counts from the slot of a frame, in both. One session is decoded by FFmpeg's own Opus decoder (the
+encoder is libopus) and compared with FFmpeg's decode of the MP3.
 
-Exits with 1 where a bound is missed.
+The exit status is 1 if a bound is missed.
 """
 
 from __future__ import annotations

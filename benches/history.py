@@ -1,8 +1,8 @@
-"""Compare a run with the runs before it: `python -m benches.history [RESULT.json]`.
+"""Compare a run with earlier runs: `python -m benches.history [RESULT.json]`.
 
-Takes the newest full result in bench-results/ by default. A line with its ratios is appended to
-bench-results/history.jsonl. Status 1 if a ratio is 15 % worse than the median of the last five runs: one
-slow run among the earlier ones moves a median little, and ratios of interleaved runs vary by less than that.
+Takes the newest full result in bench-results/ by default, and appends a line with its ratios to
+bench-results/history.jsonl. The exit status is 1 if a ratio is 15 % worse than the median of the last five
+runs. One slow run hardly moves that median, and ratios of interleaved runs vary by less.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`python -m benches.patience`: players and readers, in real time, against servers that stall, fail, and die.
 
-Each row is a server process and a `playhead` process. Several rows run side by side, each as long as
-its music.
-`--only WORDS` runs the rows whose names hold the words. The exit status is 1 if a row is not as it should be.
+Each row is a server process and a `playhead` process. Several rows run side by side, each as long as its
+music. `--only WORDS` runs the rows whose names contain the words. The exit status is 1 if a row fails.
 """
 
 from __future__ import annotations

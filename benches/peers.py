@@ -1,4 +1,4 @@
-"""Servers and links for the benchmarks, always in processes of their own: their CPU is not ours."""
+"""Servers and links for the benchmarks, in processes of their own, so that their CPU is not counted."""
 
 from __future__ import annotations
 

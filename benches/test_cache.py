@@ -1,6 +1,6 @@
-"""The hit path of the page caches: one page of 100 KiB, from the blocks that a cache has to the stream.
+"""The hit path of the page caches: a page of 100 KiB, from cached blocks to the stream.
 
-`pytest -s benches/test_cache.py`: at most 0.15 ms in a directory, 0.4 ms in a Valkey on loopback.
+`pytest -s benches/test_cache.py`. The bounds are 0.15 ms in a directory and 0.4 ms in a Valkey on loopback.
 """
 
 from __future__ import annotations

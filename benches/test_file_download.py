@@ -1,7 +1,7 @@
-"""Time to save a file from its origin, beside `curl` with eight ranges at once.
+"""Time to save a file from its origin, compared with `curl` and eight ranges at once.
 
-The origin waits before each answer, and so does the MCP server that authorises the download. `curl` writes
-eight parts and joins nothing; ours is one file, compared with its digest.
+The origin delays each answer, and so does the MCP server that authorises the download. `curl` writes eight
+parts and does not join them; playhead writes one file, and compares its digest.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The cost of the tool loop per call: 1,000 parallel calls of a tool that answers at once.
 
-The baseline is the least that anybody would write over the same runner: the reply's pieces are read, each
-call is started in a nursery behind the same limit, and the results are put in order. It tells nobody
-anything, has no budgets, asks for no approval, and a failing call ends it. The same is measured over a hub
-and an SDK server in this process, where a call is a round trip: that is what a turn pays beside real tools.
-All of it runs in this process and never waits, so its CPU time is what is compared.
+The baseline is the shortest loop over the same runner: it reads the pieces of the reply, starts each call in
+a nursery behind the same limit, and puts the results in order. It reports nothing, has no budgets, asks for
+no approval, and ends at a failing call. The loop is also measured over a hub and an SDK server in this
+process, where a call is a round trip, as in a turn with real tools. All of it runs in this process and never
+waits, so CPU time is compared.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""64 sessions in one process, each playing 72 s of 192 kbit/s mp3 in real time into a null device.
+"""64 sessions in one process, each playing 72 s of 192 kbit/s MP3 in real time into a null device.
 
-One other process serves them all. No underrun is allowed; the table shows CPU and memory a stream.
+One other process serves them all. No underrun is allowed; the table shows CPU and memory per stream.
 """
 
 from __future__ import annotations

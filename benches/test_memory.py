@@ -1,6 +1,7 @@
-"""Peak memory of a 1 GiB resource, whatever becomes of it: minus memory after connecting, in a fresh process.
+"""Peak memory of a resource of 1 GiB that is saved or played, less the memory after connecting, in a fresh
+process.
 
-The bound is the ring's capacity, the pages in flight as they are received (base64 text) and 4 MiB.
+The bound is the ring's capacity, the pages in flight as received (base64 text), and 4 MiB.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benches/workers.py NAME … TARGET     one measurement for each line on stdin, as a JSON line
 
-Run by path, so that the interpreter of another commit's checkout measures its own playhead. TARGET is a URL
-or, after `--`, a command line. The names in `SDK` do the same on the bare SDK: reads one after another,
+It is run by path, so that the interpreter of another commit's checkout measures its own playhead. TARGET is a
+URL or, after `--`, a command line. The functions in `SDK` measure the bare SDK: reads one after another,
 base64 of the standard library or of pybase64.
 """
 

@@ -22,7 +22,7 @@ from playhead.errors import UsageError
 from playhead.limits import MIB
 
 DIGEST_BYTES: Final = 256 * MIB
-"""Limits the files with a digest: that of a longer one takes longer than a client waits."""
+"""Limits the files with a digest; a longer one would take longer than a client waits."""
 
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 """The flag to read what is in memory, and nothing from the disk. Linux only."""

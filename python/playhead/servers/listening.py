@@ -1,4 +1,4 @@
-"""The options of a server that listens, or dials: those that the example servers have in common.
+"""The options of a server that listens, or dials, which the example servers share.
 
 This module imports little, so that the command line shows its help at once.
 """

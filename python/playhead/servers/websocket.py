@@ -321,7 +321,7 @@ class _McpConnection:
         async with to_client:
             async for item in to_client:
                 if self._websocket.application_state is not WebSocketState.CONNECTED:
-                    continue  # closed by this side: nobody can use what follows
+                    continue  # closed by this side: nothing can follow
                 message = item.message
                 answered = (
                     message.id if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) else None

@@ -31,7 +31,7 @@ def block_of(key: str, block: int, n_bytes: int = BLOCK_BYTES) -> bytes:
 
 
 def new_key() -> str:
-    """Return a key that nobody has used."""
+    """Return a new key."""
     return secrets.token_hex(32)
 
 

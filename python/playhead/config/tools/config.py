@@ -161,7 +161,7 @@ class ToolConfig:
     """Added to the model's system prompt while the tool is offered."""
     save_output: bool = True
     send_result_to_ai: bool = False
-    """False: the model is told that the result was delivered to the user, and its turn ends. True: it gets
+    """False: the model learns that the result was delivered to the user, and its turn ends. True: it gets
     the text (the handler's, if any)."""
     response_handler: ResponseHandler | HandlerReference | None = None
     metadata: Mapping[str, object] = field(default_factory=dict, hash=False)

@@ -44,7 +44,7 @@ class Delivery(enum.StrEnum):
     MODEL = "model"
     """The model gets it: `send_result_to_ai = true`."""
     USER = "user"
-    """The user gets it, the model is told so, and its turn ends: `send_result_to_ai = false`."""
+    """The user gets it, the model learns only that, and its turn ends: `send_result_to_ai = false`."""
     PLAN = "plan"
     """Nothing is configured: the classifier decides."""
 

@@ -40,7 +40,7 @@ def import_named(name: str, *, folder: Path | None, where: str, reload: bool = F
     """Import the module `name`: a dotted name, or a path that ends in `.py`, relative to `folder`.
 
     A file that has changed is read anew; a module by name only with `reload`. Raises `ConfigError`, beginning
-    with `where`, for whatever goes wrong.
+    with `where`, for any failure.
     """
     try:
         if name.endswith(FILE_SUFFIX):

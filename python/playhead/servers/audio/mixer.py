@@ -65,7 +65,7 @@ class SystemMixer:
         find: Callable[[str], str | None] = shutil.which,
         runtime_directories: Path = RUNTIME_DIRECTORIES,
     ) -> None:
-        """`environment` is that of the commands; None is this process's own, unchanged.
+        """`environment` is what the commands get; None is this process's own, unchanged.
 
         A client that starts servers with a minimal environment omits `XDG_RUNTIME_DIR`, in which wpctl and
         pactl look for the sound server: it is added if the user's directory exists.

@@ -1,1 +1,1 @@
-"""Benchmarks of the client as a whole, each beside a baseline in the same run."""
+"""Benchmarks of the whole client, each compared with a baseline in the same run."""

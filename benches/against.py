@@ -36,10 +36,10 @@ def python_of(commit: str) -> Path:
 
 
 async def read(python: Path, url: str, expected: str) -> float:
-    done = await trio.run_process([str(python), str(READER), "1", url], capture_stdout=True)
-    found = json.loads(done.stdout)
-    assert found["sha256"] == expected, f"{python} read other bytes"
-    return float(found["seconds"])
+    process = await trio.run_process([str(python), str(READER), "1", url], capture_stdout=True)
+    report = json.loads(process.stdout)
+    assert report["sha256"] == expected, f"{python} read other bytes"
+    return float(report["seconds"])
 
 
 async def main(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
-"""A server of the SDK and nothing else, for ranges of one file: `python -m benches.bare_sdk_server FILE`.
+"""A server on the SDK alone that reads ranges of one file: `python -m benches.bare_sdk_server FILE`.
 
-It prints its URL, and runs as the SDK runs its servers: asyncio and uvicorn.
+It prints its URL, and runs as servers of the SDK run: asyncio and uvicorn.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def main() -> None:
     async def read(
         _: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        asked = RANGE.fullmatch(str(params.uri))
-        assert asked is not None, params.uri
-        start, end = map(int, asked.groups())
+        match = RANGE.fullmatch(str(params.uri))
+        assert match is not None, params.uri
+        start, end = map(int, match.groups())
         blob = base64.b64encode(os.pread(file, end - start, start)).decode("ascii")
         contents = types.BlobResourceContents(uri=params.uri, mime_type="audio/mpeg", blob=blob)
         return types.ReadResourceResult(contents=[contents])

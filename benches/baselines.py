@@ -1,7 +1,8 @@
-"""The reference system's way of reading, on the plain SDK: what playhead is compared with.
+"""The baseline of the reference system: how it reads, on the plain SDK.
 
-One request after another, 100 KiB each, in the `arguments` form, base64 by the standard library; a page
-shorter than asked, empty or `[DONE]` ends the resource. Music is decoded from the first page on.
+It sends one request after another, 100 KiB each, in the `arguments` form, and decodes base64 with the
+standard library. A page shorter than requested, empty or `[DONE]` ends the resource. Music is decoded from
+the first page on.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ async def link_of(client: Client) -> types.ResourceLink:
 
 
 async def page(client: Client, link: types.ResourceLink, offset: int) -> bytes:
-    """One page; empty where the server says that the resource is over."""
-    wanted = {"url": link.description, "start": offset, "end": offset + PAGE_BYTES}
-    request = RangedReadRequest(params=RangedReadParams(uri=str(link.uri), arguments=wanted))
+    """Read one page; empty once the server says that the resource is over."""
+    arguments = {"url": link.description, "start": offset, "end": offset + PAGE_BYTES}
+    request = RangedReadRequest(params=RangedReadParams(uri=str(link.uri), arguments=arguments))
     result = await client.session.send_request(
         request, types.ReadResourceResult, request_read_timeout_seconds=PAGE_SECONDS
     )
@@ -82,20 +83,20 @@ async def pages_at_once(
     client: Client, link: types.ResourceLink, in_flight: int, take: Callable[[bytes], object]
 ) -> None:
     """The same loop with several pages in flight; `take` gets them in order."""
-    asked = taken = 0
+    requested = position = 0
     over = False
     arrived: dict[int, bytes] = {}
 
     async def ask() -> None:
-        nonlocal asked, taken, over
+        nonlocal requested, position, over
         while not over:
-            offset, asked = asked, asked + PAGE_BYTES
+            offset, requested = requested, requested + PAGE_BYTES
             arrived[offset] = await page(client, link, offset)
             if len(arrived[offset]) < PAGE_BYTES:
                 over = True
-            while data := arrived.pop(taken, b""):
+            while data := arrived.pop(position, b""):
                 take(data)
-                taken += len(data)
+                position += len(data)
 
     async with trio.open_nursery() as nursery:
         for _ in range(in_flight):
@@ -122,7 +123,8 @@ class _FirstPage(miniaudio.StreamableSource):  # type: ignore[misc]  # miniaudio
 
 
 async def first_audio_seconds(client: Client, link: types.ResourceLink) -> float:
-    """From the first request to the first decoded frames of mp3. No sink: what a sink costs is given away."""
+    """Measure from the first request to the first decoded frames of MP3. The cost of a sink is not
+    counted."""
     started = time.perf_counter()
     reading = pages(client, link)
     data = await anext(reading)

@@ -43,7 +43,7 @@ class Comparison:
         return statistics.median(self.ratios)
 
     @property
-    def kept(self) -> bool:
+    def is_met(self) -> bool:
         """True if the median ratio is within its bound."""
         return (self.at_most is None or self.ratio <= self.at_most) and (
             self.at_least is None or self.ratio >= self.at_least
@@ -74,8 +74,8 @@ class Board:
         print(f"{comparison.name}: {comparison.ratio:.3f} {comparison.bound}")
 
     @property
-    def kept(self) -> bool:
-        return self.smoke or all(comparison.kept for comparison in self.comparisons)
+    def is_met(self) -> bool:
+        return self.smoke or all(comparison.is_met for comparison in self.comparisons)
 
     def table(self) -> Table:
         table = Table(title="smoke run: bounds are shown, not held" if self.smoke else None)
@@ -95,7 +95,7 @@ class Board:
                 f"{row.ratio:.3f}",
                 f"{min(row.ratios):.3f}..{max(row.ratios):.3f}",
                 row.bound,
-                "" if not row.bound else "yes" if row.kept else "NO",
+                "" if not row.bound else "yes" if row.is_met else "NO",
             )
         return table
 

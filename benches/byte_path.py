@@ -1,14 +1,16 @@
-"""`python -m benches.byte_path`: the cost of bytes, calls and starts, beside the bare SDK and another commit.
+"""`python -m benches.byte_path`: the cost of bytes, calls and starts, compared with the bare SDK and another
+commit.
 
     python -m benches.byte_path --against ace132b       # the whole table; the commit is built once
     python -m benches.byte_path --only start --rounds 7 # the rows with `start` in their name
     python -m benches.byte_path --smoke                 # each path once, small
 
-Contenders of a row take turns, in reversed order every second round. The table has medians, and what a row
-must keep: a number, or a ratio to another contender in the same round. The exit status is 1 if one is missed.
-The server is `benches/go`, built if Go is installed; without it `tests.servers.pages` answers, which is
-slower and has no songs, and the rows of the Go loop and of the blob are left out. `--rmcp` builds
-`benches/rmcp` with Cargo, which takes minutes the first time, and reads the pages with the official Rust SDK.
+The contenders of a row take turns, in reversed order every second round. The table shows medians and the
+bounds of each row: a number, or a ratio to another contender in the same round. The exit status is 1 if a
+bound is missed. The server is `benches/go`, built if Go is installed. Without Go `tests.servers.pages`
+answers, which is slower and has no songs, and the rows of the Go loop and of the blob are left out. `--rmcp`
+builds `benches/rmcp` with Cargo, which takes minutes the first time, and reads the pages with the official
+Rust SDK.
 """
 
 from __future__ import annotations
@@ -56,8 +58,8 @@ GO, GO_8, RMCP = "Go loop", "Go loop, 8 in flight", "rmcp"
 WITHOUT_NUMPY = "import sys; sys.modules['numpy'] = None"
 FIVE = "import mcp.client.session, trio, miniaudio, httpx2, httpcore2"
 
-Found = Mapping[str, float | str]
-Measure = Callable[[], Awaitable[Found]]
+Measurement = Mapping[str, float | str]
+Measure = Callable[[], Awaitable[Measurement]]
 Contenders = dict[str, Measure]
 
 
@@ -78,15 +80,15 @@ class Row:
 
     name: str
     unit: str
-    found: Mapping[str, Sequence[float]]
+    measurements: Mapping[str, Sequence[float]]
     bounds: Sequence[Bound] = ()
     notes: Mapping[str, object] = field(default_factory=dict)
 
     def measured(self, bound: Bound) -> float | None:
-        ours = self.found[OURS]
+        ours = self.measurements[OURS]
         if bound.than is None:
             return statistics.median(ours)
-        theirs = self.found.get(bound.than, ())
+        theirs = self.measurements.get(bound.than, ())
         if not all(theirs) or len(theirs) != len(ours):
             return None
         return statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
@@ -113,28 +115,30 @@ class Run:
     def pythons(self) -> dict[str, str]:
         return {OURS: sys.executable} | ({BEFORE: str(self.before)} if self.before else {})
 
-    async def in_turns(self, contenders: Contenders, rounds: int | None = None) -> dict[str, list[Found]]:
+    async def in_turns(
+        self, contenders: Contenders, rounds: int | None = None
+    ) -> dict[str, list[Measurement]]:
         """Measure each contender once per round, after one round to warm up; a smoke run has one in all."""
         names = list(contenders)
-        found: dict[str, list[Found]] = {name: [] for name in names}
+        measurements: dict[str, list[Measurement]] = {name: [] for name in names}
         for turn in range(1 if self.smoke else (rounds or self.rounds) + 1):
             for name in names if turn % 2 else reversed(names):
                 one = await contenders[name]()
                 if turn or self.smoke:
-                    found[name].append(one)
-        return found
+                    measurements[name].append(one)
+        return measurements
 
     def add(
         self,
         name: str,
         unit: str,
-        found: Mapping[str, Sequence[Found]],
+        measurements: Mapping[str, Sequence[Measurement]],
         key: str,
         *bounds: Bound,
     ) -> None:
-        values = {who: [float(one[key]) for one in many] for who, many in found.items()}
-        notes = {who: [dict(one) for one in many] for who, many in found.items()}
-        row = Row(name=name, unit=unit, found=values, bounds=bounds, notes=notes)
+        values = {who: [float(one[key]) for one in many] for who, many in measurements.items()}
+        notes = {who: [dict(one) for one in many] for who, many in measurements.items()}
+        row = Row(name=name, unit=unit, measurements=values, bounds=bounds, notes=notes)
         self.rows.append(row)
         self.write()
         medians = "; ".join(f"{who} {statistics.median(many):.4g}" for who, many in values.items())
@@ -142,7 +146,7 @@ class Run:
             f"{name} ({unit}): {medians}  " + ", ".join(f"{b} {row.verdict(b)}" for b in bounds), flush=True
         )
 
-    def kept(self) -> bool:
+    def is_met(self) -> bool:
         return self.smoke or not any("MISSED" in row.verdict(b) for row in self.rows for b in row.bounds)
 
     def print(self) -> None:
@@ -151,7 +155,7 @@ class Run:
         for heading in ("", "unit", OURS, BEFORE, "ratio", STDLIB, PYBASE64, "other", "must"):
             table.add_column(heading, no_wrap=heading in {OURS, BEFORE})
         for row in self.rows:
-            middle = {who: f"{statistics.median(many):.3g}" for who, many in row.found.items()}
+            middle = {who: f"{statistics.median(many):.3g}" for who, many in row.measurements.items()}
             rest = ", ".join(f"{who} {middle[who]}" for who in middle if who not in columns)
             must = "\n".join(f"{bound}: {row.verdict(bound)}" for bound in row.bounds)
             ratio = row.measured(Bound(value=1.0, than=BEFORE))
@@ -221,7 +225,7 @@ async def measuring(*words: object) -> AsyncIterator[Measure]:
     command = [str(word) for word in words]
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    async def measure() -> Found:
+    async def measure() -> Measurement:
         assert process.stdin is not None
         assert process.stdout is not None
         await process.stdin.send_all(b"\n")
@@ -231,8 +235,8 @@ async def measuring(*words: object) -> AsyncIterator[Measure]:
             if not part:
                 raise RuntimeError(f"expected a measurement of {command}, got the end of its process")
             line += part
-        found: Found = json.loads(line)
-        return found
+        measurement: Measurement = json.loads(line)
+        return measurement
 
     try:
         yield measure
@@ -251,14 +255,14 @@ async def workers(
     sdk: Sequence[str],
 ) -> Contenders:
     """This tree and the commit before on `KIND_ours`, and the bare SDK on `KIND_sdk` with each of `sdk`."""
-    made: Contenders = {}
+    contenders: Contenders = {}
     for name, python in run.pythons().items():
-        made[name] = await stack.enter_async_context(worker(python, f"{kind}_ours", *options, *target))
+        contenders[name] = await stack.enter_async_context(worker(python, f"{kind}_ours", *options, *target))
     for name in sdk:
         decoder = {STDLIB: ["stdlib"], PYBASE64: ["pybase64"], "SDK": list[str]()}[name]
         more = (*options, *decoder, *target)
-        made[name] = await stack.enter_async_context(worker(sys.executable, f"{kind}_sdk", *more))
-    return made
+        contenders[name] = await stack.enter_async_context(worker(sys.executable, f"{kind}_sdk", *more))
+    return contenders
 
 
 async def page_cpu(run: Run) -> None:
@@ -276,17 +280,17 @@ async def page_cpu(run: Run) -> None:
             async with AsyncExitStack() as stack:
                 target = await stack.enter_async_context(serving(transport, "-size", size))
                 options = (page_kib * 1024, size)
-                made = await workers(run, stack, "pages", options, target, (STDLIB, PYBASE64))
+                contenders = await workers(run, stack, "pages", options, target, (STDLIB, PYBASE64))
                 if run.rmcp and transport != "ws":
                     peer = measuring(RMCP_PEER, *options, *target)
-                    made[RMCP] = await stack.enter_async_context(peer)
-                found = await run.in_turns(made)
+                    contenders[RMCP] = await stack.enter_async_context(peer)
+                measurements = await run.in_turns(contenders)
             bound = bounds.get((transport, page_kib))
             of_rmcp = rmcp_bounds.get((transport, page_kib)) if run.rmcp else None
             run.add(
                 f"client CPU per {page_kib} KiB page, {transport}",
                 "ms",
-                found,
+                measurements,
                 "ms",
                 *([Bound(value=bound)] if bound else []),
                 *([Bound(value=of_rmcp, than=RMCP)] if of_rmcp else []),
@@ -299,11 +303,11 @@ async def whole_file(run: Run) -> None:
         return
     async with AsyncExitStack() as stack:
         target = await stack.enter_async_context(serving("http", "-size", (2 if run.smoke else 32) * MIB))
-        made = await workers(run, stack, "whole", (0,), target, ())
+        contenders = await workers(run, stack, "whole", (0,), target, ())
         small = await workers(run, stack, "whole", (100 * 1024,), target, (STDLIB, PYBASE64))
         folder = stack.enter_context(tempfile.TemporaryDirectory(dir=memory_directory()))
 
-        async def go(in_flight: int) -> Found:
+        async def go(in_flight: int) -> Measurement:
             words = ["-url", target[0], "-flight", str(in_flight), "-out", f"{folder}/saved"]
             done = await trio.run_process([str(GO_SERVER), "read", *words], capture_stdout=True)
             answer = json.loads(done.stdout)
@@ -312,33 +316,35 @@ async def whole_file(run: Run) -> None:
         def whole(*command: str) -> Measure:
             return on_thread(partial(seconds_of, command))
 
-        made |= {GO: partial(go, 1), GO_8: partial(go, 8)}
-        made |= {name if name.startswith("SDK") else f"{name}, 100 KiB": one for name, one in small.items()}
-        found = await run.in_turns(made)
+        contenders |= {GO: partial(go, 1), GO_8: partial(go, 8)}
+        contenders |= {
+            name if name.startswith("SDK") else f"{name}, 100 KiB": one for name, one in small.items()
+        }
+        measurements = await run.in_turns(contenders)
         read = ["-m", "playhead", "read", target[0], "link", "-o", f"{folder}/read", "--json"]
         programs = {name: whole(python, *read) for name, python in run.pythons().items()}
         programs[GO] = whole(
             str(GO_SERVER), "read", "-url", target[0], "-flight", "1", "-out", f"{folder}/saved"
         )
         exits = await run.in_turns(programs)
-    hashes = {one["sha256"] for many in found.values() for one in many}
-    assert len(hashes) == 1, f"expected the same bytes of all, got {found}"
+    hashes = {one["sha256"] for many in measurements.values() for one in many}
+    assert len(hashes) == 1, f"expected the same bytes of all, got {measurements}"
     bounds = (Bound(value=0.7, than=GO), Bound(value=1.0, than=GO_8))
-    run.add("32 MiB, HTTP, 0 ms, from connecting", "s", found, "s", *bounds)
-    run.add("CPU of that", "s", found, "cpu_s")
+    run.add("32 MiB, HTTP, 0 ms, from connecting", "s", measurements, "s", *bounds)
+    run.add("CPU of that", "s", measurements, "cpu_s")
     run.add("32 MiB, HTTP, 0 ms, exec to exit", "s", exits, "s", Bound(value=1.2, than=GO))
     for name in run.pythons():
-        found[name] = found.pop(f"{name}, 100 KiB")
-    run.add("32 MiB, HTTP, 0 ms, 100 KiB pages", "s", found, "s")
+        measurements[name] = measurements.pop(f"{name}, 100 KiB")
+    run.add("32 MiB, HTTP, 0 ms, 100 KiB pages", "s", measurements, "s")
 
 
 async def calls(run: Run) -> None:
     for transport in ("stdio", "http"):
         async with AsyncExitStack() as stack:
             target = await stack.enter_async_context(serving(transport))
-            made = await workers(run, stack, "calls", (20 if run.smoke else 300,), target, ("SDK",))
-            found = await run.in_turns(made)
-        run.add(f"CPU of call_tool, {transport}", "µs", found, "us", Bound(value=1.1, than="SDK"))
+            contenders = await workers(run, stack, "calls", (20 if run.smoke else 300,), target, ("SDK",))
+            measurements = await run.in_turns(contenders)
+        run.add(f"CPU of call_tool, {transport}", "µs", measurements, "us", Bound(value=1.1, than="SDK"))
 
 
 async def blob(run: Run) -> None:
@@ -350,21 +356,21 @@ async def blob(run: Run) -> None:
         async with AsyncExitStack() as stack:
             target = await stack.enter_async_context(serving(transport, "-blob", size, "-size", MIB))
             sdk = (STDLIB, PYBASE64) if transport == "http" else ()
-            found = await run.in_turns(await workers(run, stack, "blob", (), target, sdk))
+            measurements = await run.in_turns(await workers(run, stack, "blob", (), target, sdk))
         time_bound, memory_bound = (
             ([Bound(value=70)], [Bound(value=70)]) if transport == "stdio" else ([], [])
         )
-        run.add(f"47 MiB blob, {transport}", "ms", found, "ms", *time_bound)
-        run.add(f"47 MiB blob, {transport}, peak memory", "MiB", found, "mib", *memory_bound)
+        run.add(f"47 MiB blob, {transport}", "ms", measurements, "ms", *time_bound)
+        run.add(f"47 MiB blob, {transport}, peak memory", "MiB", measurements, "mib", *memory_bound)
 
 
 def memory_directory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-def seconds_to_output(command: Sequence[str], *, on_terminal: bool, send: bytes = b"") -> Found:
-    """From exec to the first output of a process; with `on_terminal`, to the first byte written to the
-    terminal that replaces SINK in its words. The process is killed then."""
+def seconds_to_output(command: Sequence[str], *, on_terminal: bool, send: bytes = b"") -> Measurement:
+    """Measure from exec to the first output of a process, which is then killed; with `on_terminal`, to the
+    first byte on the terminal that replaces SINK in its words."""
     near, far = pty.openpty()
     tty.setraw(far)
     words = [word.replace("SINK", os.ttyname(far)) for word in command]
@@ -392,13 +398,13 @@ def seconds_to_output(command: Sequence[str], *, on_terminal: bool, send: bytes 
     return {"s": spent}
 
 
-def seconds_of(command: Sequence[str]) -> Found:
+def seconds_of(command: Sequence[str]) -> Measurement:
     started = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return {"s": time.perf_counter() - started}
 
 
-def on_thread(work: Callable[[], Found]) -> Measure:
+def on_thread(work: Callable[[], Measurement]) -> Measure:
     return partial(trio.to_thread.run_sync, work)
 
 
@@ -444,10 +450,10 @@ async def starts(run: Run) -> None:
 
     serve = ["-m", "playhead", "serve", "audio", "--mixer", "memory"]
     async with audio_server([sys.executable, *serve]) as url:
-        made = of(lambda python: [python, "-m", "playhead", "play", url, *tool], on_terminal=True)
-        found = await run.in_turns(made | {IMPORTS: imports})
+        contenders = of(lambda python: [python, "-m", "playhead", "play", url, *tool], on_terminal=True)
+        measurements = await run.in_turns(contenders | {IMPORTS: imports})
     bounds = (Bound(value=0.70), Bound(value=1.15, than=IMPORTS))
-    run.add("start: exec to first audio, HTTP", "s", found, "s", *bounds)
+    run.add("start: exec to first audio, HTTP", "s", measurements, "s", *bounds)
 
     stages = {
         "start: the interpreter alone": "pass",
@@ -466,15 +472,15 @@ async def starts(run: Run) -> None:
         "clientInfo": {"name": "bench", "version": "1"},
     }
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode() + b"\n"
-    made = of(lambda python: [python, *serve], on_terminal=False, send=line)
-    found = await run.in_turns(made)
-    run.add("start: serve audio, exec to the answer to initialize", "s", found, "s", Bound(value=0.65))
+    contenders = of(lambda python: [python, *serve], on_terminal=False, send=line)
+    measurements = await run.in_turns(contenders)
+    run.add("start: serve audio, exec to the answer to initialize", "s", measurements, "s", Bound(value=0.65))
 
     def both(python: str) -> list[str]:
         return [python, "-m", "playhead", "play", shlex.join([python, *serve]), *tool]
 
-    found = await run.in_turns(of(both, on_terminal=True))
-    run.add("start: Enter to first audio, play 'serve audio'", "s", found, "s", Bound(value=1.0))
+    measurements = await run.in_turns(of(both, on_terminal=True))
+    run.add("start: Enter to first audio, play 'serve audio'", "s", measurements, "s", Bound(value=1.0))
 
 
 async def resident_memory(run: Run) -> None:
@@ -482,7 +488,7 @@ async def resident_memory(run: Run) -> None:
     music = encoded_music(320)
     seconds = 1.5 if run.smoke else 4.0
 
-    async def rss(words: Sequence[str]) -> Found:
+    async def rss(words: Sequence[str]) -> Measurement:
         process = await trio.lowlevel.open_process(
             words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
@@ -496,11 +502,13 @@ async def resident_memory(run: Run) -> None:
     async with serving("stdio", "-file", music) as target:
         server = shlex.join(target[1:])
         play = ["-m", "playhead", "play", server, "link", "--sink", "null", "--real-time"]
-        made: Contenders = {name: partial(rss, [python, *play]) for name, python in run.pythons().items()}
-        made[IMPORTS] = partial(rss, [sys.executable, "-c", f"{FIVE}; import time; time.sleep(60)"])
-        found = await run.in_turns(made)
+        contenders: Contenders = {
+            name: partial(rss, [python, *play]) for name, python in run.pythons().items()
+        }
+        contenders[IMPORTS] = partial(rss, [sys.executable, "-c", f"{FIVE}; import time; time.sleep(60)"])
+        measurements = await run.in_turns(contenders)
     bounds = (Bound(value=78), Bound(value=1.1, than=IMPORTS))
-    run.add("RSS of play in steady state, stdio", "MB", found, "mb", *bounds)
+    run.add("RSS of play in steady state, stdio", "MB", measurements, "mb", *bounds)
 
 
 async def plays(run: Run) -> None:
@@ -509,13 +517,13 @@ async def plays(run: Run) -> None:
     for count in (8,) if run.smoke else (256, 128, 64):
         async with AsyncExitStack() as stack:
             target = await stack.enter_async_context(serving("http", "-file", encoded_music(320)))
-            found: dict[str, list[Found]] = {}
+            measurements: dict[str, list[Measurement]] = {}
             for name, python in run.pythons().items():
                 async with worker(python, "plays_ours", count, seconds, *target) as measure:
-                    found[name] = [await measure()]
+                    measurements[name] = [await measure()]
         bounds = (Bound(value=0),) if count == 256 else ()
-        run.add(f"{count} plays in real time: underruns", "count", found, "underruns", *bounds)
-        run.add(f"{count} plays in real time: cores", "cores", found, "cores")
+        run.add(f"{count} plays in real time: underruns", "count", measurements, "underruns", *bounds)
+        run.add(f"{count} plays in real time: cores", "cores", measurements, "cores")
 
 
 async def many_at_once(run: Run) -> None:
@@ -528,8 +536,8 @@ async def many_at_once(run: Run) -> None:
     for kind, options, key in kinds:
         async with AsyncExitStack() as stack:
             target = await stack.enter_async_context(serving("http", "-size", 32 * MIB))
-            found = await run.in_turns(await workers(run, stack, kind, options, target, ()), rounds)
-        run.add(names[kind], "count", found, key, Bound(value=0))
+            measurements = await run.in_turns(await workers(run, stack, kind, options, target, ()), rounds)
+        run.add(names[kind], "count", measurements, key, Bound(value=0))
 
 
 TABLE = {
@@ -565,7 +573,7 @@ async def measure_all(options: argparse.Namespace) -> int:
     run.print()
     if out is not None:
         print(f"raw numbers: {out}")
-    return int(not run.kept())
+    return int(not run.is_met())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     python -m benches.children memory play TARGET…
     python -m benches.children many 64 SECONDS TARGET…
 
-Prints one JSON object. The process is fresh, so that its memory is the work's and nobody else's.
+Prints one JSON object. The process is fresh, so all of its memory belongs to the measured work.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from playhead.playback.sinks.null import NullSink
 from playhead.stream.options import StreamOptions
 
 IN_FLIGHT_MAX = 16
-"""Of a stream that a player opens; up to 64 only where the server caps its pages."""
+"""The reads in flight of a player's stream; up to 64 if the server caps its pages."""
 
 
 def status_bytes(field: str) -> int:
     """A field of /proc/self/status that is in kB."""
-    found = re.search(
+    match = re.search(
         rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE
     )
-    assert found is not None, f"no {field} in /proc/self/status"
-    return int(found.group(1)) * 1024
+    assert match is not None, f"no {field} in /proc/self/status"
+    return int(match.group(1)) * 1024
 
 
 def reset_peak() -> None:

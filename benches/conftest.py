@@ -1,4 +1,4 @@
-"""The options and fixtures of the benchmarks; `python -m benches.run` is the usual way in."""
+"""The options and fixtures of the benchmarks, which `python -m benches.run` runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if not session.config.stash[BOARD].kept:
+    if not session.config.stash[BOARD].is_met:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

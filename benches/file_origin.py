@@ -1,7 +1,7 @@
 """An HTTP origin with one file, in a process of its own: `python -m benches.file_origin BYTES DELAY_SECONDS`.
 
-Prints its port. Each request is answered after the delay, in a thread of its own, as fast as the socket takes
-it: what is measured is the client.
+Prints its port. It answers each request after the delay, in a thread, as fast as the socket takes the bytes,
+so that the client is the limit.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def serve(connection: socket.socket, body: memoryview, delay_seconds: float) -> 
                     return
                 received += data
             head, _, received = received.partition(b"\r\n\r\n")
-            found = RANGE.search(head + b"\r\n")
-            assert found is not None, head
-            start, stop = int(found[1]), min(int(found[2]) + 1, len(body))
+            match = RANGE.search(head + b"\r\n")
+            assert match is not None, head
+            start, stop = int(match[1]), min(int(match[2]) + 1, len(body))
             time.sleep(delay_seconds)
             answer = (
                 f"HTTP/1.1 206 Partial Content\r\ncontent-length: {stop - start}\r\n"
@@ -40,7 +40,7 @@ def serve(connection: socket.socket, body: memoryview, delay_seconds: float) -> 
                 connection.sendall(answer.encode())
                 connection.sendall(body[start:stop])
             except OSError:
-                return  # the client has what it wanted
+                return  # the client has all that it needs
 
 
 def main() -> None:

@@ -2,14 +2,14 @@
 
     python -m benches.frames                          # 64 sessions of 60 s; about 70 seconds
     python -m benches.frames --sessions 8 --seconds 5
-    python -m benches.frames --cpu-clock              # on a machine that is busy with other things
+    python -m benches.frames --cpu-clock              # on a busy machine
 
-Each session is a player of a 192 kbit/s mp3 on a frames sink: 60 ms of Opus at 16 kHz. Meanwhile another
-process runs the baseline: as many trio tasks, each sleeping until the next multiple of 60 ms and doing
-nothing. Lateness is counted from the slot of a frame, in both. One session is decoded by FFmpeg's own Opus
-decoder (the encoder is libopus) and compared with FFmpeg's decode of the mp3.
+Each session is a player of a 192 kbit/s MP3 on a frames sink: 60 ms of Opus at 16 kHz. Meanwhile another
+process runs the baseline: as many trio tasks, each of which only sleeps until the next multiple of 60 ms.
+Lateness counts from the slot of a frame, in both. One session is decoded by FFmpeg's own Opus decoder (the
+encoder is libopus) and compared with FFmpeg's decode of the MP3.
 
-Exits with 1 where a bound is missed.
+The exit status is 1 if a bound is missed.
 """
 
 from __future__ import annotations
@@ -59,28 +59,29 @@ class Session:
 
     @property
     def most_ahead(self) -> float:
-        """Most frames delivered beyond those that a device has begun to play since the first."""
+        """The highest lead of the frames delivered over those that a device has begun to play since the
+        first."""
         start = self.arrivals[0]
         return max(count + 1 - (at - start) / FRAME_SECONDS for count, at in enumerate(self.arrivals))
 
     @property
     def lateness_ms(self) -> list[float]:
-        """That of each run of consecutive timestamps, without the two frames that begin it at once.
+        """Measure each run of consecutive timestamps, without the two frames that begin it at once.
 
-        The last frame is left out: it is delivered at once where the player is left, and one early frame
+        The last frame is left out: it is delivered at once when the player closes, and one early frame
         would make all others late. What the sink skipped counts as 60 ms each: the slots of late frames, and
         runs too short to tell which frame is on time.
         """
         steps = np.diff(self.timestamps[:-1])
         breaks = 1 + np.flatnonzero(np.abs(steps - FRAME_SECONDS) > 1e-6)
-        found: list[float] = []
+        lateness: list[float] = []
         skipped = self.sink.late_frames
         for run in np.split(np.asarray(self.arrivals[:-1]), breaks):
             if len(run) < 2 + RUN_FRAMES:
                 skipped += max(0, len(run) - 2)
             else:
-                found.extend(lateness_ms(run[2:]))
-        return [*found, *[1000 * FRAME_SECONDS] * skipped]
+                lateness.extend(lateness_ms(run[2:]))
+        return [*lateness, *[1000 * FRAME_SECONDS] * skipped]
 
     @property
     def gaps(self) -> int:
@@ -93,8 +94,8 @@ def lateness_ms(arrivals: Sequence[float] | np.ndarray) -> list[float]:
     phases = np.asarray(arrivals) % FRAME_SECONDS
     middle = np.median(np.unwrap(phases, period=FRAME_SECONDS)) - FRAME_SECONDS / 2
     delays = (phases - middle) % FRAME_SECONDS
-    found: list[float] = (1000 * (delays - delays.min())).tolist()
-    return found
+    lateness: list[float] = (1000 * (delays - delays.min())).tolist()
+    return lateness
 
 
 class CpuClock(trio.abc.Clock):
@@ -121,7 +122,7 @@ class CpuClock(trio.abc.Clock):
 
 async def timers(count: int, seconds: float) -> list[float]:
     """The baseline: lateness of `count` tasks that only sleep."""
-    found: list[float] = []
+    lateness: list[float] = []
 
     async def tick(phase: float) -> None:
         start = trio.current_time() + phase * FRAME_SECONDS
@@ -129,12 +130,12 @@ async def timers(count: int, seconds: float) -> list[float]:
         for step in range(int(seconds / FRAME_SECONDS)):
             await trio.sleep_until(start + step * FRAME_SECONDS)
             arrivals.append(trio.current_time())
-        found.extend(lateness_ms(arrivals))
+        lateness.extend(lateness_ms(arrivals))
 
     async with trio.open_nursery() as nursery:
         for index in range(count):
             nursery.start_soon(tick, index * 0.618 % 1)
-    return found
+    return lateness
 
 
 async def play(sessions: list[Session], music: Path) -> None:
@@ -196,17 +197,17 @@ def main() -> int:
         "--cpu-clock", action="store_true", help="for a machine that is busy with other things"
     )
     parser.add_argument("--timers", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    clock = CpuClock() if given.cpu_clock else None
-    if given.timers:
-        print(json.dumps(trio.run(timers, given.sessions, given.seconds, clock=clock)))
+    options = parser.parse_args()
+    clock = CpuClock() if options.cpu_clock else None
+    if options.timers:
+        print(json.dumps(trio.run(timers, options.sessions, options.seconds, clock=clock)))
         return 0
 
-    music = encoded_music(seconds=given.seconds)
-    sessions = [Session() for _ in range(given.sessions)]
+    music = encoded_music(seconds=options.seconds)
+    sessions = [Session() for _ in range(options.sessions)]
     again = [sys.executable, "-m", "benches.frames", "--timers"]
-    again += [f"--sessions={given.sessions}", f"--seconds={given.seconds}"]
-    again += ["--cpu-clock"] if given.cpu_clock else []
+    again += [f"--sessions={options.sessions}", f"--seconds={options.seconds}"]
+    again += ["--cpu-clock"] if options.cpu_clock else []
     with subprocess.Popen(again, stdout=subprocess.PIPE) as child:
         wall, cpu = time.perf_counter(), time.process_time()
         trio.run(partial(play, sessions, music), clock=clock)
@@ -219,7 +220,7 @@ def main() -> int:
     counts = {len(session.arrivals) for session in sessions}
     ours = [late for session in sessions for late in session.lateness_ms]
     report = {
-        "sessions": given.sessions,
+        "sessions": options.sessions,
         "frames_expected": frames,
         "frames": sorted(counts),
         "gaps": sum(session.gaps for session in sessions),
@@ -230,7 +231,7 @@ def main() -> int:
         "percent_of_a_core": round(100 * cpu / wall, 1),
         "correlation": round(correlation(decode_packets(sessions[-1].packets), source), 4),
     }
-    kept = {
+    bounds = {
         "frames": counts == {frames},
         "lateness_p99_ms": report["lateness_p99_ms"] <= report["timers_p99_ms"] + LATE_MS_AT_MOST,
         "most_frames_ahead": report["most_frames_ahead"] <= AHEAD_AT_MOST + _CLOCK_FRAMES,
@@ -238,8 +239,8 @@ def main() -> int:
         "correlation": report["correlation"] >= CORRELATION_AT_LEAST,
     }
     for name, value in report.items():
-        print(f"{name:>18}  {value}{'' if kept.get(name, True) else '   MISSED'}")
-    return 0 if all(kept.values()) else 1
+        print(f"{name:>18}  {value}{'' if bounds.get(name, True) else '   MISSED'}")
+    return 0 if all(bounds.values()) else 1
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Compare a run with the runs before it: `python -m benches.history [RESULT.json]`.
+"""Compare a run with earlier runs: `python -m benches.history [RESULT.json]`.
 
-Takes the newest full result in bench-results/ by default. A line with its ratios is appended to
-bench-results/history.jsonl. Status 1 if a ratio is 15 % worse than the median of the last five runs: one
-slow run among the earlier ones moves a median little, and ratios of interleaved runs vary by less than that.
+Takes the newest full result in bench-results/ by default, and appends a line with its ratios to
+bench-results/history.jsonl. The exit status is 1 if a ratio is 15 % worse than the median of the last five
+runs. One slow run hardly moves that median, and ratios of interleaved runs vary by less.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Ratios = dict[str, float]
 
 def ratios_of(results: Sequence[dict[str, Any]]) -> Ratios:
     """Return the ratio of each comparison, turned over if more is better."""
-    found: Ratios = {}
+    ratios: Ratios = {}
     for result in results:
         comparison = Comparison(**result)
         more_is_better = comparison.at_least is not None and comparison.at_most is None
-        found[f"{comparison.name} / {comparison.baseline_name}"] = (
+        ratios[f"{comparison.name} / {comparison.baseline_name}"] = (
             1 / comparison.ratio if more_is_better else comparison.ratio
         )
-    return found
+    return ratios
 
 
 def worse(now: Ratios, before: Sequence[Ratios]) -> list[str]:

@@ -1,4 +1,4 @@
-"""An mp3 at 192 kbit/s: the shipped piece is leaner than the streams that the claims are about."""
+"""An MP3 at 192 kbit/s, the rate of common streams; the shipped piece has a lower one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`python -m benches.patience`: players and readers, in real time, against servers that stall, fail, and die.
 
-Each row is a server process and a `playhead` process. Several rows run side by side, each as long as
-its music.
-`--only WORDS` runs the rows whose names hold the words. The exit status is 1 if a row is not as it should be.
+Each row is a server process and a `playhead` process. Several rows run side by side, each as long as its
+music. `--only WORDS` runs the rows whose names contain the words. The exit status is 1 if a row fails.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ WAVE_SECONDS: Final = 60
 MUSIC_TIMES: Final = 2
 """The piece takes 72 s, and the ring holds 79 s of it at 320 kbit/s: once would be read before any outage."""
 AT_SECONDS: Final = 15.0
-"""When a stall or an outage begins, after the first read: the ring has long been full."""
+"""The time of a stall or an outage, from the first read: the ring has long been full."""
 
 DOWN_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 60.0
@@ -78,7 +77,7 @@ def plays_on(outcome: Outcome) -> bool:
 
 
 def plays(outcome: Outcome) -> bool:
-    """To the end; stalls are allowed."""
+    """The play reaches the end; stalls are allowed."""
     return outcome.code == 0
 
 
@@ -91,7 +90,7 @@ def is_quiet(outcome: Outcome) -> bool:
 
 
 def gives_up(outcome: Outcome) -> bool:
-    """After patience, with the offset."""
+    """The play fails once patience is over, and names the offset."""
     error = outcome.report["error"]
     last = max(entry.arrived_at for entry in outcome.log)
     return (
@@ -104,8 +103,8 @@ def gives_up(outcome: Outcome) -> bool:
 
 
 def plays_out_the_buffer(outcome: Outcome) -> bool:
-    heard = float(outcome.report["position_seconds"])
-    return outcome.code == 1 and heard > AT_SECONDS + 5 and is_quiet(outcome)
+    position = float(outcome.report["position_seconds"])
+    return outcome.code == 1 and position > AT_SECONDS + 5 and is_quiet(outcome)
 
 
 def few_requests(outcome: Outcome) -> bool:
@@ -113,9 +112,9 @@ def few_requests(outcome: Outcome) -> bool:
 
 
 def refuses_quickly(outcome: Outcome) -> bool:
-    said = outcome.report["error"]["message"]
+    message = outcome.report["error"]["message"]
     soon = outcome.report["total_ms"] < 3000
-    return outcome.code == 1 and soon and "uri-template" in said and "whole" in said
+    return outcome.code == 1 and soon and "uri-template" in message and "whole" in message
 
 
 def wave() -> Path:
@@ -162,7 +161,7 @@ def rows() -> list[Row]:
 
 
 def _rows(kind: str, mood: Mood, transport: str) -> list[Row]:
-    found: list[Row] = []
+    rows: list[Row] = []
 
     def add(
         name: str,
@@ -175,7 +174,7 @@ def _rows(kind: str, mood: Mood, transport: str) -> list[Row]:
         for command, right in (("play", play), ("read", read)):
             if right is not None:
                 row = f"{kind}, {transport}, {name}, {command}"
-                found.append(
+                rows.append(
                     Row(name=row, command=command, transport=transport, mood=mood, right=right, server=server)
                 )
 
@@ -201,7 +200,7 @@ def _rows(kind: str, mood: Mood, transport: str) -> list[Row]:
     else:
         slow = replace(mood, delay_seconds=1.0, serial=True)
         add("killed each 30 s", slow, play=plays, server="mortal")
-    return found
+    return rows
 
 
 @asynccontextmanager
@@ -244,16 +243,16 @@ async def run(row: Row) -> Outcome:
             own = ["-o", str(saved)] if row.command == "read" else ["--sink", "null", "--real-time"]
             words = [*PLAYHEAD, row.command, server[0], *row.what, *server[1:], *own, "--json"]
             started = time.monotonic()
-            done = await trio.run_process(
+            process = await trio.run_process(
                 words, capture_stdout=True, capture_stderr=True, check=False, env=environment()
             )
             seconds = time.monotonic() - started
         log = read_log(folder / "log").get("piece", [])
         first = min((entry.arrived_at for entry in log), default=0.0)
         return Outcome(
-            code=done.returncode,
-            report=json.loads(done.stdout or b"{}"),
-            stderr=done.stderr.decode(),
+            code=process.returncode,
+            report=json.loads(process.stdout or b"{}"),
+            stderr=process.stderr.decode(),
             exact=row.command == "play" or _digest(saved) == hashlib.sha256(truth(row.mood)).hexdigest(),
             seconds=seconds,
             log=[replace(entry, arrived_at=entry.arrived_at - first) for entry in log],

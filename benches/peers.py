@@ -1,4 +1,4 @@
-"""Servers and links for the benchmarks, always in processes of their own: their CPU is not ours."""
+"""Servers and links for the benchmarks, in processes of their own, so that their CPU is not counted."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ async def in_child(*arguments: str | float | Target) -> dict[str, float]:
     words: list[str] = []
     for argument in arguments:
         words.extend(argument if isinstance(argument, list) else [str(argument)])
-    done = await trio.run_process([sys.executable, "-m", "benches.children", *words], capture_stdout=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    process = await trio.run_process([sys.executable, "-m", "benches.children", *words], capture_stdout=True)
+    measurement: dict[str, float] = json.loads(process.stdout)
+    return measurement

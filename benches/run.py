@@ -1,7 +1,7 @@
 """Run the benchmarks: `python -m benches.run [--smoke] [--only NAME] [--rounds N]`.
 
-Prints one table of ratios and writes the raw numbers under bench-results/. Status 1 when a bound is not
-kept (full run only) or a benchmark fails.
+Prints one table of ratios and writes the raw numbers under bench-results/. The exit status is 1 if a bound is
+missed (full run only) or a benchmark fails.
 """
 
 from __future__ import annotations

@@ -3,13 +3,15 @@
     python -m benches.seeks                         # about two minutes
     python -m benches.seeks --only cbr --rounds 5
 
-Seeks go far outside of the bytes in hand, and inside them. The latency is the server's delay before each
-answer. The bound is one round trip and 50 ms for WAV, MP3 and M4A, three for FLAC and Ogg, and 20
-ms for what is in hand. The round trip is the latency and a tool call on the same session, between two seeks.
-For the far ones the stream holds 512 KiB, so that a seek leaves it; 1.25 s of decoded audio leave too little
-of that behind the playhead, so those in hand are in a stream as by default.
+Far seeks leave the buffered bytes, near seeks stay inside them. The server delays each answer by the latency.
+A round trip is the latency and a tool call on the same session, measured between two seeks. The bound of a
+far seek is 50 ms and one round trip for WAV, MP3 and M4A, three for FLAC and Ogg; that of a near seek is 20
+ms.
 
-Exits with 1 where a bound is missed by the median.
+A stream holds 512 KiB for far seeks, so that they leave it. Near seeks use a stream with the defaults,
+because 1.25 s of decoded audio would leave too few of those bytes behind the playhead.
+
+The exit status is 1 if a median misses its bound.
 """
 
 from __future__ import annotations
@@ -114,12 +116,12 @@ def main() -> int:
     )
     parser.add_argument("--only", choices=MIME_TYPES)
     parser.add_argument("--rounds", type=int, default=10)
-    given = parser.parse_args()
+    options = parser.parse_args()
     missed = 0
     print(f"{'format':>18} {'latency':>8} {'trip':>7} {'far':>7} {'bound':>7} {'in hand':>8}   (medians, ms)")
-    for kind in [given.only] if given.only else MIME_TYPES:
+    for kind in [options.only] if options.only else MIME_TYPES:
         for delay_ms in (0, 20, 100):
-            samples = trio.run(measure, kind, delay_ms / 1000, given.rounds)
+            samples = trio.run(measure, kind, delay_ms / 1000, options.rounds)
             far, near, trip = (statistics.median(each) for each in samples)
             bound = ROUND_TRIPS.get(kind, 1) * trip + ADDED_SECONDS
             is_kept = far <= bound and near <= IN_HAND_SECONDS

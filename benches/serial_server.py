@@ -1,12 +1,12 @@
-"""Start, and seeks, at a server that answers one read at a time, 333 ms for each, whatever its length.
+"""Start and seeks at a server that answers one read at a time, in 333 ms each, whatever its length.
 
     python -m benches.serial_server                 # about a minute
     python -m benches.serial_server --rounds 5
 
-An MP3 of 60 minutes at 128 and at 320 kbit/s, over stdio. The start is the time from the link to the first
-audio at the sink; a seek goes 20 minutes on, while the ring fills and when it is full.
+It serves an MP3 of 60 minutes at 128 and at 320 kbit/s, over stdio. The start is the time from the link to
+the first audio at the sink. A seek goes 20 minutes on, while the ring fills and when it is full.
 
-Exits with 1 where the median misses its bound.
+The exit status is 1 if a median misses its bound.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.unit.playback.test_player_seeking import SteppedSink
 PAGE_SECONDS = 0.333
 MINUTES = 60
 BOUNDS = {128: (0.5, 1.1, 0.8), 320: (0.9, 1.1, 0.8)}
-"""By bit rate: start, seek while the ring fills, seek in a full ring."""
+"""The bounds by bit rate: start, seek while the ring fills, seek in a full ring."""
 FRAME_HEADERS = {128: b"\xff\xfb\x90\xc4", 320: b"\xff\xfb\xe0\xc4"}
 """MPEG-1 layer III at 44.1 kHz, joint stereo, without a checksum."""
 

@@ -1,10 +1,9 @@
-"""`python -m benches.slow_links`: the real player over slow links, in real time: stalls, and seconds to first
-audio.
+"""`python -m benches.slow_links`: stalls and seconds to first audio of the real player over slow links.
 
-Each row is a server process behind a link that carries the music so many times as fast as it plays ("x" is
-payload after base64, so the link carries 4/3 of it). Rows run side by side; a row lasts as long as its music.
-`--only WORDS` runs the rows whose names hold the words. The exit status is 1 if a row stalls, or starts late
-at 3x and above.
+Each row is a server process behind a link that carries the music a multiple ("3x") as fast as it plays,
+counted after base64: the link itself carries 4/3 of that. Rows run side by side, each as long as its music.
+`--only WORDS` runs the rows whose names contain the words. The exit status is 1 if a row stalls, or starts
+late at 3x and above.
 """
 
 from __future__ import annotations
@@ -131,21 +130,21 @@ def is_right(row: Row, heard: Heard) -> bool:
 
 async def run(rows: Sequence[Row], paths: dict[str, Path], *, at_once: int) -> bool:
     limit = trio.CapacityLimiter(at_once)
-    found: dict[str, Heard] = {}
+    outcomes: dict[str, Heard] = {}
 
     async def one(row: Row) -> None:
         async with limit:
-            found[row.name] = await hear(row, paths[row.music.name])
+            outcomes[row.name] = await hear(row, paths[row.music.name])
 
     async with trio.open_nursery() as nursery:
         for row in rows:
             nursery.start_soon(one, row)
     print("| row | underruns | first audio, s | |\n|---|---|---|---|")
     for row in rows:
-        heard = found[row.name]
+        heard = outcomes[row.name]
         verdict = "" if is_right(row, heard) else "**wrong**"
         print(f"| {row.name} | {heard.underruns} | {heard.first_audio_seconds or 0:.2f} | {verdict} |")
-    return all(is_right(row, found[row.name]) for row in rows)
+    return all(is_right(row, outcomes[row.name]) for row in rows)
 
 
 def main() -> None:

@@ -1,18 +1,19 @@
-"""Play for long, and look at what is held: `python -m benches.soak [--plays N | --hours N | --skips N]`.
+"""Long runs, to find leaks: `python -m benches.soak [--plays N | --hours N | --skips N]`.
 
-`--plays`: the example audio server runs in a process of its own, over HTTP. Every play connects, calls
-the tool, plays the piece to its end (or, each fourth one, seeks in it and is stopped), and disconnects. After
-each round of 25 a line says what the processes hold.
+`--plays`: the example audio server runs in a process of its own, over HTTP. Every play connects, calls the
+tool, plays the piece to its end (every fourth one seeks in it and is stopped), and disconnects. After each
+round of 25 a line shows the resources of both processes.
 
-`--hours`: one player plays in real time for so many hours of a simulated clock, from a server in this
-process: a piece of 24 minutes again and again, with a seek, a pause and a server that is silent for ten
-seconds in each quarter of an hour. A page takes 80 ms. After each hour a line says what the process holds.
+`--hours`: one player plays for N hours of a simulated clock, from a server in this process: a piece of 24
+minutes again and again, with a seek, a pause and a server that is silent for ten seconds in each quarter of
+an hour. A page takes 80 ms. After each hour a line shows the resources of the process.
 
-`--skips`: one player skips so many items, each as soon as its format is known: from a file, then from the
-example audio server, both without a garbage collection. After each fifty a line says what the process holds.
+`--skips`: one player skips N items, each as soon as its format is known, first from a file and then from the
+example audio server, without a garbage collection. After each fifty a line shows the resources of the
+process.
 
-Status 1 if threads, file descriptors or more than 32 MiB were added since the second line, if a play ends
-early, or if more than 5 % of the hours were not heard.
+The exit status is 1 if threads, file descriptors or more than 32 MiB were added since the second line, if a
+play ends early, or if more than 5 % of the hours were not heard.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Classifying a result, beside parsing it: deciding what becomes of a result must cost less than reading it.
+"""The classification of a result, compared with its parsing, which must cost more.
 
 The result has 100 blocks of every kind, one in ten a structured response, with payloads as tools send them:
-text of a few hundred characters, images and sound of 20 KiB (of 300 bytes in the second comparison, where the
-fixed cost of a block is all there is). Parsing is what every client has to do: JSON to
-objects by the standard library, and blocks to the SDK's types (`parse_blocks`).
+text of a few hundred characters, images and audio of 20 KiB (of 300 bytes in the second comparison, where the
+fixed cost per block dominates). Parsing is what every client does: JSON to objects by the standard library,
+and blocks to the SDK's types (`parse_blocks`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Time to save a file from its origin, beside `curl` with eight ranges at once.
+"""Time to save a file from its origin, compared with `curl` and eight ranges at once.
 
-The origin waits before each answer, and so does the MCP server that authorises the download. `curl` writes
-eight parts and joins nothing; ours is one file, compared with its digest.
+The origin delays each answer, and so does the MCP server that authorises the download. `curl` writes eight
+parts and does not join them; playhead writes one file, and compares its digest.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ async def origin(size_bytes: int) -> AsyncIterator[str]:
 async def with_curl(url: str, size_bytes: int, folder: Path, *, authorizes_at: str | None) -> float:
     started = time.perf_counter()
     if authorizes_at is not None:
-        asked = ["curl", "-sS", "-H", "content-type: application/json", "-d", AUTHORIZE, authorizes_at]
-        answered = await trio.run_process(asked, capture_stdout=True)
-        url = json.loads(answered.stdout)["result"]["download"]["url"]
+        command = ["curl", "-sS", "-H", "content-type: application/json", "-d", AUTHORIZE, authorizes_at]
+        process = await trio.run_process(command, capture_stdout=True)
+        url = json.loads(process.stdout)["result"]["download"]["url"]
     step = -(-size_bytes // RANGES)
     command = [
         "curl",
@@ -81,9 +81,9 @@ async def with_curl(url: str, size_bytes: int, folder: Path, *, authorizes_at: s
 async def with_ours(session: Session, media: ResourceMedia, folder: Path) -> float:
     started = time.perf_counter()
     async with session.open(media, options=StreamOptions(profile="save")) as stream:
-        told = await stream.save(folder / "file")
+        saving = await stream.save(folder / "file")
     spent = time.perf_counter() - started
-    assert told.bytes == media.size_bytes
+    assert saving.bytes == media.size_bytes
     return spent
 
 

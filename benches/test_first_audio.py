@@ -1,8 +1,8 @@
 """Time from `play(link)` on a connected session to the first PCM frame at the null sink.
 
-The latency is the server's delay before each answer. Over 10 Mbit/s the baseline is the reference: a whole
-100 KiB page, then the decoder (its sink is given away). Without a limit on the rate there is nothing to gain
-on it, and the bound is on what is added to the latency.
+The server delays each answer by the latency. Over 10 Mbit/s the baseline is the reference: a whole page of
+100 KiB, then the decoder (the cost of its sink is not counted). On a link without a rate limit nothing can be
+gained on the baseline, so the bound is on the time added to the latency.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The cost of the tool loop per call: 1,000 parallel calls of a tool that answers at once.
 
-The baseline is the least that anybody would write over the same runner: the reply's pieces are read, each
-call is started in a nursery behind the same limit, and the results are put in order. It tells nobody
-anything, has no budgets, asks for no approval, and a failing call ends it. The same is measured over a hub
-and an SDK server in this process, where a call is a round trip: that is what a turn pays beside real tools.
-All of it runs in this process and never waits, so its CPU time is what is compared.
+The baseline is the shortest loop over the same runner: it reads the pieces of the reply, starts each call in
+a nursery behind the same limit, and puts the results in order. It reports nothing, has no budgets, asks for
+no approval, and ends at a failing call. The loop is also measured over a hub and an SDK server in this
+process, where a call is a round trip, as in a turn with real tools. All of it runs in this process and never
+waits, so CPU time is compared.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Fast:
     def specs(self) -> tuple[ToolSpec, ...]:
         return (ToolSpec(name="fast__add", description="", parameters={"type": "object"}),)
 
-    async def call(self, made: ToolCall, *, on_progress: Any) -> CallOutcome:
+    async def call(self, tool_call: ToolCall, *, on_progress: Any) -> CallOutcome:
         await trio.lowlevel.checkpoint()
-        return CallOutcome(result=ToolResult(call_id=made.id, name=made.name, text="ok"))
+        return CallOutcome(result=ToolResult(call_id=tool_call.id, name=tool_call.name, text="ok"))
 
 
 def model(calls: int) -> ScriptedModel:
@@ -72,9 +72,9 @@ async def bare(runner: ToolRunner, calls: int) -> None:
     async def ignored(progress: float, total: float | None, message: str | None) -> None:
         pass
 
-    async def run(made: ToolCall) -> None:
+    async def run(tool_call: ToolCall) -> None:
         async with slots:
-            results[made.id] = (await runner.call(made, on_progress=ignored)).result
+            results[tool_call.id] = (await runner.call(tool_call, on_progress=ignored)).result
 
     request = ModelRequest(messages=(GO,), tools=runner.specs())
     async with trio.open_nursery() as nursery, scripted.stream(request) as pieces:
@@ -83,12 +83,12 @@ async def bare(runner: ToolRunner, calls: int) -> None:
                 nursery.start_soon(run, piece.call)
             elif isinstance(piece, ReplyEnd):
                 message = piece.message
-    told = ToolMessage(results=tuple(results[made.id] for made in message.calls))
-    request = ModelRequest(messages=(GO, message, told), tools=runner.specs())
+    results_message = ToolMessage(results=tuple(results[tool_call.id] for tool_call in message.calls))
+    request = ModelRequest(messages=(GO, message, results_message), tools=runner.specs())
     async with scripted.stream(request) as pieces:
         async for _ in pieces:
             pass
-    assert len(told.results) == calls
+    assert len(results_message.results) == calls
 
 
 @asynccontextmanager

@@ -1,8 +1,8 @@
-"""200 WebSocket clients of one server at once, each with 50 checked calls; the same with a slow one more.
+"""200 WebSocket clients of one server at once, each with 50 checked calls, with and without a slow client.
 
-The two turns alternate in one run, and what is compared is the 200 clients' 99th percentile of a call. The
-slow client has asked for 40 pages of 256 KiB and reads 100 KiB/s of them: its connection is full all the
-time, answers wait for it, and the server always has a little more to send to it.
+The two turns alternate in one run, and the 99th percentiles of a call of the 200 clients are compared. The
+slow client has asked for 40 pages of 256 KiB and reads 100 KiB/s of them: its connection is always full, and
+answers wait for it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Peak memory of a 1 GiB resource, whatever becomes of it: minus memory after connecting, in a fresh process.
+"""Peak memory of a resource of 1 GiB that is saved or played, less the memory after connecting, in a fresh
+process.
 
-The bound is the ring's capacity, the pages in flight as they are received (base64 text) and 4 MiB.
+The bound is the ring's capacity, the pages in flight as received (base64 text), and 4 MiB.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ async def test_memory(transport: str, how: str, board: Board, smoke: bool) -> No
     size = 8 * MIB if smoke else GIB
     with trio.fail_after(900):
         async with serving(transport, "--size", size, "--wave", "--mime", "audio/wav") as target:
-            found = await in_child("memory", how, target)
-    assert found["bytes"] == size
-    in_flight = min(float(found["in_flight_max"]) * PAGE_TEXT_BYTES, AHEAD_BYTES[how] * 4 / 3)
+            measurement = await in_child("memory", how, target)
+    assert measurement["bytes"] == size
+    in_flight = min(float(measurement["in_flight_max"]) * PAGE_TEXT_BYTES, AHEAD_BYTES[how] * 4 / 3)
     allowed = RING_BYTES[how] + in_flight + SLACK_BYTES
     board.add(
         Comparison(
             name=f"peak memory of {size // MIB} MiB, {transport}, {how}",
             unit="MiB",
             baseline_name="ring + pages in flight + 4 MiB",
-            ours=[found["added_bytes"] / MIB],
+            ours=[measurement["added_bytes"] / MIB],
             baseline=[allowed / MIB],
             at_most=1.0,
-            notes=dict(found),
+            notes=dict(measurement),
         )
     )

@@ -1,7 +1,7 @@
-"""A page in the client, from the frame as it arrives to bytes in the ring, without any transport.
+"""A page in the client, from its frame to bytes in the ring, without a transport.
 
-The frame is parsed and validated as the SDK's session does it. Then the client's own reading of the result
-and the ring; the baseline ends as the reference does: the SDK's model of a result, the standard library's
+The frame is parsed and validated as the SDK's session does it, then the client reads the result into the
+ring. The baseline ends as the reference does: with the SDK's model of a result, the standard library's
 decoder and a copy.
 """
 
@@ -35,7 +35,7 @@ def message_of(line: bytes) -> types.JSONRPCResponse:
 
 
 def blob_of(line: bytes) -> str:
-    """As the SDK does it: the message, then the result."""
+    """Decode as the SDK does: the message, then the result."""
     result = types.ReadResourceResult.model_validate(message_of(line).result)
     (content,) = result.contents
     assert isinstance(content, types.BlobResourceContents)

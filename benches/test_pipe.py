@@ -1,4 +1,4 @@
-"""Calls of the pipe: what decoding into place costs beside a copy and beside other decoders, and a wake-up.
+"""The calls of the pipe: decoding into place, compared with a copy and with other decoders, and a wake-up.
 
 Each round measures both sides in turns; a batch of calls is one sample.
 """

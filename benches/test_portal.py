@@ -1,7 +1,7 @@
-"""The cost of a call through a portal, beside anyio's bare blocking portal in the same run.
+"""The cost of a call through a portal, compared with anyio's bare blocking portal in the same run.
 
 The bare portal loses cancellation (`asyncio.wrap_future` does not wait for the trio side) and context
-managers; ours may cost 60 us more per call for them. The calls wait for threads to wake, so time is measured,
+managers; ours may cost 60 µs more per call for them. The calls wait for threads to wake, so time is measured,
 in short alternating batches.
 """
 

@@ -1,7 +1,7 @@
-"""CPU of `playhead serve audio` per page of 100 KiB over HTTP, at 1, 20 and 200 clients.
+"""The CPU of `playhead serve audio` per page of 100 KiB over HTTP, at 1, 20 and 200 clients.
 
-The baseline is a server of the SDK and nothing else that reads the same file (`bare_sdk_server`). They take
-turns, and each round begins with the other one. Only the CPU of the server's process counts.
+The baseline is a server on the SDK alone that reads the same file (`bare_sdk_server`). They take turns, and
+the other one begins in each round. Only the CPU of the server's process counts.
 """
 
 from __future__ import annotations

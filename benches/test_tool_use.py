@@ -1,8 +1,9 @@
-"""Finding calls in a model's text: what pieces of one character cost, and that time grows as the text does.
+"""The search for calls in a model's text: the cost of pieces of one character, and linear time.
 
-The texts are what the parser could be slow on: an answer with calls as models write them; one long string of
-arguments, with end tags quoted in it; a block that is never closed; text full of beginnings of tags. Rates
-are characters a second. Linear means: four times the text takes four times as long, whole and by characters.
+The texts are those that could slow down the parser: an answer with calls as models write them; one long
+string of arguments, with end tags quoted in it; a block that is never closed; text full of beginnings of
+tags. Rates are characters per second. Linear means that four times the text takes four times as long, whole
+and by characters.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Time to have all of a resource, from the first read on, beside two loops on the bare SDK.
+"""Time to read a whole resource, from the first read on, compared with two loops on the bare SDK.
 
 One loop is the reference's: page after page. The other has eight pages in flight. The server waits 0, 20 or
-100 ms before each answer, as one does that asks an origin. All take turns in each round, and each hashes what
-it got.
+100 ms before each answer, as one does that asks an origin. All take turns in each round, and each hashes the
+bytes that it received.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ SETTINGS = {"defaults": StreamOptions(), "saved": StreamOptions(profile="save")}
 async def timed(read: Callable[[], Awaitable[str]], expected: str) -> tuple[float, float]:
     """Seconds on the clock and of this process's CPU."""
     cpu, started = time.process_time(), time.perf_counter()
-    got = await read()
+    data = await read()
     spent = time.perf_counter() - started, time.process_time() - cpu
-    assert got == expected, "the bytes differ, so the time is meaningless"
+    assert data == expected, "the bytes differ, so the time is meaningless"
     return spent
 
 

@@ -1,8 +1,8 @@
-"""Read the first link of a server whole; print the seconds from the first read on and the SHA-256 as JSON.
+"""Read the first link of a server whole; print the seconds from the first read on, and the SHA-256, as JSON.
 
     python benches/timed_read.py ROUNDS URL
 
-A script on nothing but what every commit of playhead has: `benches.against` runs it with two of them.
+The script uses only the API that every commit of playhead has: `benches.against` runs it with two of them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benches/workers.py NAME … TARGET     one measurement for each line on stdin, as a JSON line
 
-Run by path, so that the interpreter of another commit's checkout measures its own playhead. TARGET is a URL
-or, after `--`, a command line. The names in `SDK` do the same on the bare SDK: reads one after another,
+It is run by path, so that the interpreter of another commit's checkout measures its own playhead. TARGET is a
+URL or, after `--`, a command line. The functions in `SDK` measure the bare SDK: reads one after another,
 base64 of the standard library or of pybase64.
 """
 
@@ -45,9 +45,9 @@ def cpu_seconds() -> float:
 def status_bytes(field: str) -> int:
     """A field of /proc/self/status that is in kB."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
-    found = re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
-    assert found is not None, f"no {field} in /proc/self/status"
-    return int(found.group(1)) * 1024
+    match = re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
+    assert match is not None, f"no {field} in /proc/self/status"
+    return int(match.group(1)) * 1024
 
 
 # playhead
@@ -78,7 +78,7 @@ async def pages_ours(target: Target, page_bytes: int, size: int) -> AsyncIterato
 
 @asynccontextmanager
 async def whole_ours(target: Target, page_bytes: int) -> AsyncIterator[Measure]:
-    """From connecting to the complete file, hashed; `page_bytes` 0: the default pages."""
+    """Measure from connecting to the complete file, hashed. `page_bytes` 0: the default pages."""
     from playhead.client import connect
     from playhead.stream.options import StreamOptions
 
@@ -401,11 +401,11 @@ def memory_directory() -> str | None:
 
 
 MEASUREMENTS: dict[str, Callable[..., Any]] = {
-    made.__name__: made
-    for made in (pages_ours, whole_ours, calls_ours, blob_ours, connects_ours, paced_ours, plays_ours)
+    run.__name__: run
+    for run in (pages_ours, whole_ours, calls_ours, blob_ours, connects_ours, paced_ours, plays_ours)
 }
 SDK: dict[str, Callable[..., Any]] = {
-    made.__name__: made for made in (pages_sdk, whole_sdk, calls_sdk, blob_sdk)
+    run.__name__: run for run in (pages_sdk, whole_sdk, calls_sdk, blob_sdk)
 }
 
 

@@ -1,11 +1,11 @@
-"""Composes and encodes the piece of music that the example audio server ships.
+"""Compose and encode the piece of music that the example audio server ships.
 
     pip install numpy av soundfile mutagen
     python examples/compose_music.py python/playhead/servers/audio/music
 
-"First Light" is written for this project and given to everybody (CC0). Everything that sounds is computed
-here: no samples, no recordings. Twenty-four bars in D major, 84 beats a minute, over a bass that walks down.
-It is not part of the package: the files are made once and kept.
+"First Light" was written for this project and is in the public domain (CC0). All of its sound is computed
+here: no samples, no recordings. Twenty-four bars in D major, 84 beats per minute, over a bass that walks
+down. The script is not part of the package: its files are in the repository.
 """
 
 from __future__ import annotations

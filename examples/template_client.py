@@ -47,12 +47,12 @@ async def main(url: str) -> None:
         sum_ = await ask(3, "tools/call", {"name": "calculator", "arguments": {"expression": "2 + 3 * 4"}})
         print("2 + 3 * 4 =", sum_["content"][0]["text"])
 
-        found = await ask(
+        result = await ask(
             4,
             "tools/call",
             {"name": "web_search", "arguments": {"query": "sampling theorem", "max_results": 3}},
         )
-        print(found["content"][0]["text"])
+        print(result["content"][0]["text"])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,22 @@ from typing import Final
 
 
 class PlayheadError(Exception):
-    """Base of all errors that this package raises."""
+    """Base of all errors that this package raises.
+
+    Attributes: `message`, and `advice`, the setting of this library that would help (empty if none). The
+    exception's text is both. A program with settings of its own shows its own advice after the message.
+    """
+
+    def __init__(self, message: str = "", *, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
+
+    @property
+    def message(self) -> str:
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.advice}" if self.advice else self.message
 
 
 # --- you ---------------------------------------------------------------------------------------------
@@ -107,14 +122,17 @@ class RemoteError(PlayheadError):
 
 
 class ServerError(RemoteError):
-    """A JSON-RPC error answer. Attributes: `code`, `data` (as the server sent it), `said` (its whole
-    message; the exception's own text quotes the beginning)."""
+    """A JSON-RPC error answer.
 
-    def __init__(self, message: str, *, code: int, data: object = None, said: str = "") -> None:
+    Attributes: `code`, `data` (as the server sent it), `server_message` (the server's whole message; the
+    exception's own text quotes the beginning).
+    """
+
+    def __init__(self, message: str, *, code: int, data: object = None, server_message: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.data = data
-        self.said = said
+        self.server_message = server_message
 
 
 class RangePastEndError(ServerError):
@@ -168,8 +186,8 @@ class ResponseTypeError(ResponseError):
 class LimitError(RemoteError):
     """The peer sent more than a limit allows. Attributes: `limit` (its name), `allowed`, `got`."""
 
-    def __init__(self, message: str, *, limit: str, allowed: float, got: float) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, limit: str, allowed: float, got: float, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
         self.limit = limit
         self.allowed = allowed
         self.got = got
@@ -267,8 +285,10 @@ class TransportError(PlayheadError):
     `Retry-After`).
     """
 
-    def __init__(self, message: str = "", *, retry_after_seconds: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str = "", *, retry_after_seconds: float | None = None, advice: str = ""
+    ) -> None:
+        super().__init__(message, advice=advice)
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -333,8 +353,8 @@ class StreamBrokenError(TransportError):
     Attribute: `offset` (first missing byte).
     """
 
-    def __init__(self, message: str, *, offset: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, offset: int, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
         self.offset = offset
 
 

@@ -86,13 +86,13 @@ pub fn with_bytes<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R) -
     Ok(work(view.bytes(object)?))
 }
 
-/// Only `bytes`, and what is a view of them. Not the `readonly` of a view: a read-only view of a bytearray
-/// changes with it.
+/// Returns true for `bytes`, and for a view of them. The `readonly` flag of a view does not suffice, because a
+/// read-only view of a bytearray changes with the bytearray.
 fn is_immutable(object: &Bound<'_, PyAny>) -> bool {
     let is_bytes = |object: &Bound<'_, PyAny>| object.is_exact_instance_of::<PyBytes>();
     let is_view = object.is_exact_instance_of::<PyMemoryView>();
-    // `obj` is the object whose memory it is, however many views lie between. It is held by the view, which
-    // cannot be released while its own buffer is lent.
+    // `obj` is the owner of the memory, however many views lie between. The view keeps it alive, and cannot be released
+    // while its own buffer is lent.
     is_bytes(object) || (is_view && object.getattr("obj").is_ok_and(|owner| is_bytes(&owner)))
 }
 
@@ -141,13 +141,13 @@ impl GrowingBytes {
                 .cast_into_unchecked()
                 .unbind()
         };
-        let made = Self {
+        let bytes = Self {
             object,
             capacity,
             len: 0,
         };
-        made.prefer_large_pages();
-        Ok(made)
+        bytes.prefer_large_pages();
+        Ok(bytes)
     }
 
     pub fn len(&self) -> usize {
@@ -174,7 +174,7 @@ impl GrowingBytes {
         rest
     }
 
-    /// The same with another capacity, in place if the allocator can; what no longer fits is lost.
+    /// Changes the capacity, in place if the allocator can; bytes that no longer fit are lost.
     pub fn resize(self, py: Python<'_>, capacity: usize) -> PyResult<Self> {
         let len = ffi::Py_ssize_t::try_from(capacity)?;
         let mut object = self.object.into_ptr();
@@ -204,13 +204,13 @@ impl GrowingBytes {
         unsafe { ffi::PyBytes_AsString(self.object.as_ptr()).cast() }
     }
 
-    /// The first write to a page of memory costs more than the bytes in it: of 63 MiB in 4 KiB pages 40 ms,
-    /// in 2 MiB pages 12 ms. Linux gives these to whoever asks; where it does not, nothing changes.
+    /// Asks for pages of 2 MiB, because the first write to each page of memory is slow: 63 MiB take 40 ms in pages of
+    /// 4 KiB and 12 ms in pages of 2 MiB. If Linux refuses, nothing changes.
     fn prefer_large_pages(&self) {
         #[cfg(target_os = "linux")]
         {
             const LARGE: usize = 2 << 20;
-            /// Up to here glibc's allocator may use its heap, where other objects lie beside it.
+            /// The size up to which glibc's allocator may use its heap, where other objects lie beside it.
             const HEAP_MAX: usize = 32 << 20;
             if self.capacity <= HEAP_MAX {
                 return;

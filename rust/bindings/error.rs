@@ -26,8 +26,8 @@ impl Class {
 
     /// An error of this class with `message`.
     fn with(&self, py: Python<'_>, message: String) -> PyErr {
-        let made = self.make(py, message, &PyDict::new(py));
-        made.unwrap_or_else(|failure| failure)
+        self.make(py, message, &PyDict::new(py))
+            .unwrap_or_else(|failure| failure)
     }
 
     fn make(
@@ -92,7 +92,7 @@ fn table(py: Python<'_>, error: Error, offset: u64) -> PyResult<PyErr> {
     class.make(py, message, &attributes)
 }
 
-/// An error of the system; one that names no file, such as that no file descriptor is free.
+/// The Python exception for an error of the system without a file, such as "no file descriptor is free".
 pub fn of_system(py: Python<'_>, error: io::Error) -> PyErr {
     match Errno::from_io_error(&error) {
         Some(Errno::MFILE | Errno::NFILE) => no_descriptor(py).unwrap_or_else(|failure| failure),
@@ -105,12 +105,12 @@ fn no_descriptor(py: Python<'_>) -> PyResult<PyErr> {
     Ok(DESCRIPTORS.with(py, message.extract()?))
 }
 
-/// An invalid argument.
+/// The Python exception for an invalid argument.
 pub fn usage(py: Python<'_>, message: String) -> PyErr {
     USAGE.with(py, message)
 }
 
-/// The Python exception for a fault of Ogg Vorbis: what it asks for is beyond a limit, or its bytes are damaged.
+/// The Python exception for a fault of Ogg Vorbis: a header beyond a limit, or damaged bytes.
 pub fn vorbis_to_python(py: Python<'_>, fault: &Fault) -> PyErr {
     let class = match fault {
         Fault::Limit { .. } | Fault::Format { .. } => &UNSUPPORTED,

@@ -8,11 +8,11 @@ use pyo3::types::PyBytes;
 
 use crate::buffer::{GrowingBytes, with_bytes};
 
-/// Up to here the capacity grows by what is needed: the allocator has that much at hand from the message
-/// before, and keeps it at hand if the sizes are alike.
+/// The capacity up to which it grows only as needed: the allocator can reuse the memory of the message before if the
+/// sizes are alike.
 const SMALL_BYTES: usize = 4 << 20;
-/// The next capacity: the longest message by default, and what a client reads at once. Memory that is never
-/// written to costs nothing, and moving large pages would lose them.
+/// The next capacity: the longest message by default, and one more read. Memory that is never written to costs
+/// nothing, and a later move would lose the large pages.
 const LARGE_BYTES: usize = 66 << 20;
 
 #[pyclass(module = "playhead._core")]
@@ -53,12 +53,13 @@ impl MessageBuffer {
     }
 
     fn take<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.given_up(py)?.finish(py)
+        self.replaced(py)?.finish(py)
     }
 }
 
 impl MessageBuffer {
-    fn given_up(&mut self, py: Python<'_>) -> PyResult<GrowingBytes> {
+    /// Returns the bytes, and leaves an empty buffer.
+    fn replaced(&mut self, py: Python<'_>) -> PyResult<GrowingBytes> {
         Ok(mem::replace(
             &mut self.bytes,
             GrowingBytes::with_capacity(py, 0)?,
@@ -71,7 +72,7 @@ impl MessageBuffer {
             .checked_add(more)
             .ok_or_else(|| PyMemoryError::new_err("expected a message that fits into memory"))?;
         self.bytes = if needed <= SMALL_BYTES {
-            self.given_up(py)?
+            self.replaced(py)?
                 .resize(py, needed.max(capacity + capacity / 8))?
         } else {
             let next = needed.max(capacity.saturating_mul(2)).max(LARGE_BYTES);

@@ -2,13 +2,14 @@
 //!
 //! The core's enums are strings in Python; each string is listed once, here.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use playhead_core::planner as core;
 use playhead_core::planner::{Broken, Demand, EndedBy, Failure};
 use pyo3::prelude::*;
 
 use crate::error::usage;
+use crate::lock::lock;
 
 const ENDS: [(&str, EndedBy); 6] = [
     ("empty", EndedBy::Empty),
@@ -69,21 +70,13 @@ impl Request {
 
 impl From<core::Request> for Request {
     fn from(request: core::Request) -> Self {
-        let core::Request {
-            id,
-            start,
-            end,
-            is_retry,
-            is_hedge,
-            is_probe,
-        } = request;
         Self {
-            id,
-            start,
-            end,
-            is_retry,
-            is_hedge,
-            is_probe,
+            id: request.id,
+            start: request.start,
+            end: request.end,
+            is_retry: request.is_retry,
+            is_hedge: request.is_hedge,
+            is_probe: request.is_probe,
         }
     }
 }
@@ -123,9 +116,8 @@ impl From<core::Statistics> for PlannerStatistics {
 pub struct Planner(Mutex<core::Planner>);
 
 impl Planner {
-    /// The planner never panics while it is locked, so a poisoned lock holds a valid planner.
     fn lock(&self) -> MutexGuard<'_, core::Planner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Strict base64 (RFC 4648, section 4, padded) into a place that may lie on both sides of a ring's seam.
 //!
-//! The `base64` crate's engine does the work: SIMD if the CPU has it (7–8 GB/s measured), scalar otherwise.
-//! Only if it refuses its input does [`find_fault`] read it again, byte by byte. So an error
-//! never depends on the seam or on the engine, and the fast path needs no bookkeeping.
+//! The `base64` crate's engine does the work: SIMD if the CPU has it (7–8 GB/s measured), scalar otherwise. Input
+//! that it refuses is read again, byte by byte, by [`find_fault`]. So an error never depends on the seam or on the
+//! engine, and the fast path needs no bookkeeping.
 //!
 //! The rules, in the order in which a fault is reported (the leftmost wins):
 //! * a byte outside the alphabet, or a `=` in place of a symbol: `Byte`, at that byte;
@@ -10,7 +10,6 @@
 //! * `=` missing from the last quad: `Padding`, at its place;
 //! * bits set in the last symbol past the last byte: `LastSymbol`, at that symbol.
 
-use std::fmt;
 use std::sync::LazyLock;
 
 use base64::Engine as _;
@@ -49,39 +48,29 @@ impl Base64Kind {
             Self::LastSymbol => "last_symbol",
         }
     }
+
+    const fn description(self) -> &'static str {
+        match self {
+            Self::Byte => "expected a symbol of the standard alphabet, got something else",
+            Self::Length => "the text ends after one symbol of a quad",
+            Self::Padding => "the text ends without its '=' padding",
+            Self::LastSymbol => "the last symbol has bits set past the last byte",
+        }
+    }
 }
 
 /// A fault and its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not strict base64 (RFC 4648, section 4, padded): {}, at index {index}; the sender must encode the blob again",
+    .kind.description()
+)]
 pub struct Base64Error {
     /// The kind of the fault.
     pub kind: Base64Kind,
     /// Its place, in bytes from the start of the whole text.
     pub index: usize,
 }
-
-impl fmt::Display for Base64Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (expected, index) = (
-            match self.kind {
-                Base64Kind::Byte => {
-                    "expected a symbol of the standard alphabet, got something else"
-                }
-                Base64Kind::Length => "the text ends after one symbol of a quad",
-                Base64Kind::Padding => "the text ends without its '=' padding",
-                Base64Kind::LastSymbol => "the last symbol has bits set past the last byte",
-            },
-            self.index,
-        );
-        write!(
-            f,
-            "not strict base64 (RFC 4648, section 4, padded): {expected}, at index {index}; the sender must \
-             encode the blob again"
-        )
-    }
-}
-
-impl std::error::Error for Base64Error {}
 
 /// The number of bytes that `text` decodes to, by its length and its trailing `=` only.
 ///
@@ -107,12 +96,12 @@ pub fn decoded_len(text: &[u8]) -> Result<usize, Base64Error> {
 /// The text's first fault; what the slices hold is then undefined. Slices of another length are refused as
 /// [`Base64Kind::Length`].
 pub fn decode_split(text: &[u8], first: &mut [u8], second: &mut [u8]) -> Result<(), Base64Error> {
-    let done = if second.is_empty() {
+    let filled = if second.is_empty() {
         fill(text, first)
     } else {
         fill_split(text, first, second)
     };
-    done.ok_or_else(|| fault_of(text))
+    filled.ok_or_else(|| fault_of(text))
 }
 
 /// Decodes all of `text` into `out`, which has exactly [`decoded_len`] bytes.
@@ -144,7 +133,7 @@ pub fn check(text: &[u8]) -> Result<(), Base64Error> {
         .ok_or_else(|| fault_of(text))
 }
 
-/// `None`: refused, or not exactly as long as `out`.
+/// Decodes into `out`; `None` if the text is refused, or does not fill `out` exactly.
 fn fill(text: &[u8], out: &mut [u8]) -> Option<()> {
     let written = ENGINE.decode_slice(text, out).ok()?;
     (written == out.len()).then_some(())

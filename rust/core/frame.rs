@@ -229,7 +229,7 @@ impl Name {
     }
 }
 
-/// True if a key with escapes means `name`, which is of letters: only `\u00xx` stands for one.
+/// Returns whether a key with escapes spells `name`. Names have letters only, so `\u00xx` is the only escape.
 fn spells(mut key: &[u8], name: &[u8]) -> bool {
     for &letter in name {
         let (character, rest) = match key {
@@ -551,7 +551,7 @@ fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// True if JSON takes each byte for itself in a string, apart from quotes and backslashes.
+/// Returns whether each byte stands for itself in a JSON string, apart from quotes and backslashes.
 fn is_printable_ascii(text: &[u8]) -> bool {
     // Without an early exit the compiler compares a whole register of bytes at once.
     let all = |chunk: &[u8]| {

@@ -1,7 +1,7 @@
 //! Volume and mixing: samples scaled and summed in place, for an audio callback.
 //!
-//! 16 bits: fixed point with 16 bits after the point: the compiler vectorises it on every machine, and a gain of one
-//! leaves every sample unchanged.
+//! 16-bit samples are scaled in fixed point with 16 fractional bits, which the compiler vectorises on every machine. A
+//! gain of one leaves every sample unchanged.
 
 /// The samples of a stream, in the machine's byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub fn scale(pcm: &mut [u8], sample: Sample, start: f64, end: f64) {
     }
 }
 
-/// The same for 32-bit floating point. A gain of one leaves every bit unchanged.
+/// Scales 32-bit floating point samples as [`scale_pcm16`] does. A gain of one leaves every bit unchanged.
 pub fn scale_f32(pcm: &mut [u8], start: f64, end: f64) {
     let clamped = |gain: f64| {
         if gain.is_nan() {

@@ -2,10 +2,10 @@
 //!
 //! The rules:
 //! * "Not yet" is `None`. Any chunking of the bytes gives the same pages at the same offsets.
-//! * A page is one whose CRC is right. What is none is skipped; the offset of the next page tells how much that was.
+//! * Only a page with the right CRC counts. Other bytes are skipped; the offset of the next page shows how many.
 //! * Memory: [`Pages`] holds less than a page and the last chunk, [`Packets`] a packet of [`PACKET_MAX_BYTES`].
-//! * Time: wrong pages may begin every four bytes and be 64 KiB long each. For each byte that is skipped, at most
-//!   [`WASTE_RATIO`] are summed up in vain; beyond that, wrong beginnings are skipped without a look.
+//! * Time: false pages may begin every four bytes and be 64 KiB long each. For each byte that is skipped, at most
+//!   [`WASTE_RATIO`] bytes are checked in vain; beyond that, possible beginnings are skipped unchecked.
 
 use memchr::memmem;
 
@@ -13,7 +13,7 @@ use memchr::memmem;
 pub const PAGE_MAX_BYTES: usize = HEADER_BYTES + 255 + 255 * 255;
 /// Bytes of a packet that are kept; the rest is dropped. Comments with pictures are longer, audio is not.
 pub const PACKET_MAX_BYTES: usize = 1 << 20;
-/// Bytes that may be summed up in vain for each byte that is skipped.
+/// Bytes that may be checked in vain for each byte that is skipped.
 pub const WASTE_RATIO: usize = 8;
 const WASTE_MAX_BYTES: usize = 1 << 20;
 
@@ -100,7 +100,7 @@ pub struct Pages {
     /// The place in `buffer` of the next byte to look at, which is at `offset` of the stream.
     at: usize,
     offset: u64,
-    /// Bytes that were summed up in vain, less what was skipped since.
+    /// Bytes that were checked in vain, less the allowance for bytes skipped since.
     wasted: usize,
     is_over: bool,
 }
@@ -122,7 +122,7 @@ impl Pages {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Nothing follows: a page that is cut short is not waited for.
+    /// Ends the stream: a page that is cut short is not waited for.
     pub fn finish(&mut self) {
         self.is_over = true;
     }
@@ -201,10 +201,10 @@ impl Packets {
     /// is missing is dropped; of a longer one than [`PACKET_MAX_BYTES`] that much is kept.
     pub fn push(&mut self, page: &Page) -> Vec<Vec<u8>> {
         let follows = self.number.is_none_or(|number| number == page.number);
-        let begun = self.open.take().filter(|_| follows && page.is_continued);
+        let beginning = self.open.take().filter(|_| follows && page.is_continued);
         self.number = Some(page.number.wrapping_add(1));
-        let mut is_rest = page.is_continued && begun.is_none();
-        let mut packet = begun.unwrap_or_default();
+        let mut is_rest = page.is_continued && beginning.is_none();
+        let mut packet = beginning.unwrap_or_default();
         let mut whole = Vec::new();
         for (part, ends) in page.parts() {
             let room = PACKET_MAX_BYTES.saturating_sub(packet.len());

@@ -123,23 +123,23 @@ pub struct Planner {
     frontier: u64,
     /// The bytes that have arrived since the last seek.
     received: RangeSet,
-    /// The same, and the bytes in flight.
+    /// The bytes received and the bytes in flight.
     taken: RangeSet,
-    /// When the newest page was requested, and its size.
+    /// The time at which the newest page was requested, and its size.
     newest: (f64, u64),
     flights: Flights,
     /// Probes of the driver that are not in flight, and whether they failed before.
     probes: Vec<(Range<u64>, bool)>,
-    /// Only probes are sent: the driver judges how the server handles ranges.
+    /// True while only probes are sent, because the driver judges how the server handles ranges.
     pages_held: bool,
     window: Window,
     ending: Ending,
     patience: Patience,
-    /// When bytes of any answer arrived last, reported by the driver.
+    /// The time at which bytes of any answer arrived last, reported by the driver.
     heard_at: f64,
     /// The lowest offset that no retry mends, and why: the stream breaks there once all before it has arrived.
     barrier: Option<(u64, Broken)>,
-    /// Why the stream breaks at any offset.
+    /// The reason why the stream breaks at any offset.
     broken: Option<Broken>,
     /// Ranges that failed and are read again.
     failed: RangeSet,
@@ -151,7 +151,7 @@ pub struct Planner {
     evidence_failed: bool,
     stagnant: u32,
     stagnant_at: f64,
-    /// When an answer arrived or a read failed last.
+    /// The time at which an answer arrived or a read failed last.
     settled_at: f64,
     /// The end of the room. A seek back inside what is kept does not move it.
     room_to: u64,
@@ -159,7 +159,7 @@ pub struct Planner {
     sleeping: bool,
     estimates: Estimates,
     sizing: Sizing,
-    /// Bytes of a second of the audio; 0 while that is not known.
+    /// Bytes per second of the audio; 0 while unknown.
     audio_rate: f64,
     counters: Counters,
 }
@@ -274,7 +274,7 @@ impl Planner {
         }
     }
 
-    /// With true, sends nothing but probes until called with false.
+    /// Sends nothing but probes after a call with true, until one with false.
     pub fn hold_pages(&mut self, hold: bool) {
         self.pages_held = hold;
     }
@@ -294,7 +294,7 @@ impl Planner {
         self.sizing.next_bytes(&self.estimates)
     }
 
-    /// Records progress: the driver stored bytes that it read by probes.
+    /// Records progress: the driver stored bytes that its probes read.
     pub fn on_fed(&mut self, now: f64, n_bytes: u64) {
         self.advance(now);
         self.patience.progress(self.now, true);
@@ -456,7 +456,7 @@ impl Planner {
         self.end().is_some_and(|end| self.tail() >= end.at)
     }
 
-    /// Why the stream breaks at its first missing byte; it stays so until a seek.
+    /// The reason why the stream breaks at its first missing byte; it holds until a seek.
     pub fn broken(&self) -> Option<(u64, Broken)> {
         if self.finished() {
             return None;

@@ -173,7 +173,7 @@ pub struct PlayoutSettings {
     pub spare_bytes: u64,
 }
 
-/// A device takes a period, and with it what a seek made void, every 20 to 60 ms.
+/// The wait for a sink to skip void audio: a device takes a period, and skips, every 20 to 60 ms.
 const CUT_WAIT: Duration = Duration::from_millis(100);
 /// `first_audio`: nothing was taken yet.
 const NEVER: u64 = u64::MAX;
@@ -327,7 +327,7 @@ impl<W: Wake, E> Playout<W, E> {
         }
     }
 
-    /// The same without the mixed-in playout. `is_held`: as if it was paused.
+    /// Fills `out` without the mixed-in playout. With `is_held`, as if it were paused.
     fn fill_alone(&self, out: &mut [u8], now: Duration, is_held: bool) -> Filled {
         let mut moved = false;
         if self.phase() == Phase::Dry
@@ -554,15 +554,15 @@ impl<W: Wake, E> Playout<W, E> {
 
     // --- the player ------------------------------------------------------------------------------------
 
-    /// Makes one `wait_room`, the present one or the next that would block, return false: there is something else to
-    /// do.
+    /// Makes one `wait_room`, the current one or the next that would block, return false, because its thread has
+    /// something else to do.
     pub fn interrupt(&self) {
         self.interrupted.swap(true, Ordering::AcqRel);
         self.pipe.wake().wake();
     }
 
-    /// Makes one `take`, the present one or the next, return `None`: other audio may come first. A callback never
-    /// calls it.
+    /// Makes one `take`, the current one or the next, return `None`, because other audio may come first. Never called
+    /// in a callback.
     pub fn interrupt_take(&self) {
         self.take_interrupted.store(true, Ordering::Release);
         self.wake_taker();
@@ -580,7 +580,7 @@ impl<W: Wake, E> Playout<W, E> {
         self.level.volume.set(gain, ramp_frames);
     }
 
-    /// The same for a second gain, which is multiplied with the first.
+    /// Changes a second gain, which is multiplied with the first.
     pub fn set_duck(&self, gain: f32, ramp_frames: u32) {
         self.level.duck.set(gain, ramp_frames);
     }

@@ -3,15 +3,15 @@
 //!
 //! Theory of operation. The pages of one logical stream give three header packets, then audio. A packet overlaps with
 //! the one before it, so the first one gives no audio, and a decoder that starts anywhere converges with the second.
-//! Only pages state times, each that of its end: the time of what comes first is known when its page was decoded.
-//! Until then its audio is held back; it is at most one page's.
+//! Only pages state times, each the time of its end. So the time of the first frame is known once its page was decoded,
+//! and until then the audio of that page is held back.
 //!
 //! The rules:
 //! * "Not yet" is a value. Any chunking of the bytes gives the same samples.
 //! * The last page of a stream cuts its last packet (RFC 3533 leaves it to the codec; Vorbis I, section A.2), and a
 //!   first page that ends before as much audio as it holds cuts the beginning, as in libvorbis.
-//! * A stream that follows another one (a chain: radio, concatenated files) continues the audio if it has the same
-//!   rate and channels.
+//! * A stream that follows another one (a chain, as in radio and concatenated files) continues the audio if it has the
+//!   same rate and channels.
 //! * A damaged page is skipped, as by every Ogg decoder. A packet that cannot be decoded is an error, and so is a
 //!   panic of the crate, which ends its decoder.
 //! * Memory and time: headers are refused before anything is allocated for them (see [`vorbis_setup`]), so a
@@ -19,7 +19,6 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
@@ -49,11 +48,15 @@ const SETUP: &[u8] = b"\x05vorbis";
 const IDENT_BYTES: usize = 30;
 
 /// The reason why a stream is not decoded, or not any further: its bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A header is damaged.
+    #[error("expected Ogg Vorbis, got a damaged {0} header")]
     Header(&'static str),
     /// A header asks for more than is decoded.
+    #[error(
+        "expected Vorbis with {what} of 1 to {most}, got {got}: the header is damaged or hostile"
+    )]
     Limit {
         /// The field.
         what: &'static str,
@@ -63,50 +66,29 @@ pub enum Fault {
         most: u64,
     },
     /// A packet of audio is damaged.
+    #[error("the Ogg Vorbis decoder failed at the page at byte {offset}: the bytes are damaged")]
     Packet {
         /// The offset of its page in the stream.
         offset: u64,
     },
     /// The next stream of a chain has another rate or other channels.
+    #[error(
+        "expected the next stream of the Ogg file to have {} Hz and {} channels as before, got {} Hz and {}; play the \
+         parts one by one",
+        before.0, before.1, after.0, after.1
+    )]
     Format {
-        /// Those so far.
+        /// Rate and channels so far.
         before: (u32, u8),
-        /// Those of the next stream.
+        /// Rate and channels of the next stream.
         after: (u32, u8),
     },
     /// A chain of streams with next to no audio.
+    #[error(
+        "expected an Ogg file of streams with audio, got {0} streams with next to none: it is damaged"
+    )]
     Links(u32),
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Header(what) => write!(f, "expected Ogg Vorbis, got a damaged {what} header"),
-            Self::Limit { what, got, most } => {
-                write!(
-                    f,
-                    "expected Vorbis with {what} of 1 to {most}, got {got}: the header is damaged or hostile"
-                )
-            }
-            Self::Packet { offset } => write!(
-                f,
-                "the Ogg Vorbis decoder failed at the page at byte {offset}: the bytes are damaged"
-            ),
-            Self::Format { before, after } => write!(
-                f,
-                "expected the next stream of the Ogg file to have {} Hz and {} channels as before, got {} Hz and {}; \
-                 play the parts one by one",
-                before.0, before.1, after.0, after.1
-            ),
-            Self::Links(links) => write!(
-                f,
-                "expected an Ogg file of streams with audio, got {links} streams with next to none: it is damaged"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
 
 /// The rate and channels of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +118,7 @@ enum Timing {
     /// Unknown until the first page of the logical stream has ended; what comes out is held back.
     #[default]
     Start,
-    /// The same at another page.
+    /// Unknown until the page at which decoding restarted has ended.
     Held,
     At(i64),
 }
@@ -147,7 +129,7 @@ struct Packet {
     page_offset: u64,
     is_last: bool,
     granule: Option<i64>,
-    /// It is the last one of its logical stream.
+    /// True for the last packet of its logical stream.
     ends: bool,
 }
 
@@ -165,7 +147,7 @@ pub struct Vorbis {
     /// The offset of the first stream's audio, its serial number and headers: to seek in it.
     first: Option<(u64, u32, [Vec<u8>; 2])>,
     links: u32,
-    /// It is not the first one of a chain.
+    /// True after the first stream of a chain.
     is_later_link: bool,
     queue: VecDeque<Packet>,
     timing: Timing,

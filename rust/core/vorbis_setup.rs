@@ -5,9 +5,9 @@
 //! order, so it must be from the last to the first (section 4.3.5), which differs where one channel is in two of them:
 //! in files of three and more channels. [`prepare`] reverses the list.
 //!
-//! Where the partitions of a residue do not fill its last class word, the crate writes the classes of the padding over
-//! those of the next channel. [`prepare`] rounds the partitions up: the padding is of class 0, as encoders write it,
-//! and where that has no books it takes no bits and adds nothing.
+//! If the partitions of a residue do not fill its last class word, the crate overwrites the classes of the next channel
+//! with those of the padding. [`prepare`] rounds the partitions up: encoders pad with class 0, and if that class has no
+//! books, the padding takes no bits and adds nothing.
 
 use crate::vorbis::{Fault, within};
 
@@ -19,7 +19,7 @@ pub const CODEBOOK_VALUES_MAX: u64 = 1 << 21;
 /// Returns the header as the crate needs it.
 ///
 /// # Errors
-/// [`Fault::Limit`] for codebooks beyond a limit, [`Fault::Header`] for a header that ends early or is none.
+/// [`Fault::Limit`] for codebooks beyond a limit, [`Fault::Header`] for a header that ends early or is invalid.
 pub fn prepare(setup: &[u8], channels: u8) -> Result<Vec<u8>, Fault> {
     let mut reader = Reader {
         data: setup,
@@ -50,7 +50,7 @@ struct Reader<'a> {
     at: usize,
     entries: u64,
     values: u64,
-    /// Those of the codebooks.
+    /// The dimensions of the codebooks.
     dimensions: Vec<usize>,
     /// The fields to change: the place and the width in bits, and the value.
     changes: Vec<(usize, usize, usize)>,

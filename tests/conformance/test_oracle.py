@@ -67,7 +67,7 @@ class Ours(Notes):
         try:
             result = await self.session.call_tool(name, arguments, on_progress=self.report)
         except ServerError as error:
-            return error.code, error.said, error.data
+            return error.code, error.server_message, error.data
         return [block.fields for block in result.blocks], result.is_error, result.raw.get("structuredContent")
 
     async def names(self) -> list[str]:

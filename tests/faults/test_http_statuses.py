@@ -127,7 +127,7 @@ async def test_a_denied_access_is_one_whatever_the_body(
 async def test_a_json_rpc_error_in_the_body_is_the_servers_own_answer(status: int, code: int) -> None:
     error = await failure_of(json_rpc(status, code, "no such thing"))
     assert type(error) is ServerError
-    assert (error.code, error.said) == (code, "no such thing")
+    assert (error.code, error.server_message) == (code, "no such thing")
 
 
 async def test_a_json_rpc_error_is_read_under_any_content_type() -> None:

@@ -128,7 +128,7 @@ class Once(BytesReader):
     """A reader of a source that cannot seek."""
 
     seekable = False
-    kept_range = 0, 0
+    buffered_range = 0, 0
     size_bytes = None
 
 

@@ -159,7 +159,7 @@ class Target:
         try:
             result = await self.session.request(method, params, timeout=timeout_seconds)
         except ServerError as raised:
-            error = RpcError(code=raised.code, message=raised.said, data=raised.data)
+            error = RpcError(code=raised.code, message=raised.server_message, data=raised.data)
         except PlayheadError as raised:
             failure = raised
         latency_ms = (trio.current_time() - started) * _MILLISECONDS

@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterator
@@ -40,17 +39,15 @@ _PAGE_LIMITS = frozenset({"message_bytes", "block_bytes"})
 _STREAM_LIMITS = frozenset({"stream_bytes", "max_bytes"})
 
 
-_LIBRARY_ADVICE: Final = re.compile(r"(?:;|, or) raise (?:StreamOptions|Limits)\.\w+(?: \(\S+\))?[^;()]*")
-
-
 def message_of(error: Exception, *, options: Collection[str] | None = None) -> str:
     """Return the message of `error`, with the one of `options` that helps, if any, as its advice.
 
-    `options` are those of this command by default. The library's errors know none, and may name a setting of
-    the library instead; this is the one place where each kind is matched with an option.
+    `options` are those of this command by default. The library's own advice (`PlayheadError.advice`) names
+    its settings, so it is left out; here each kind of error is matched with an option.
     """
     options = INVOKED.get().options if options is None else options
-    message = _LIBRARY_ADVICE.sub("", str(error)) or type(error).__name__
+    message = error.message if isinstance(error, PlayheadError) else str(error)
+    message = message or type(error).__name__
     return next((f"{message}; {advice}" for option, advice in _advice(error) if option in options), message)
 
 

@@ -205,7 +205,9 @@ async def call_tool(
     except ServerError as error:
         if hint := await _unlisted(session, tool):
             said = f"{error}; {hint}"
-            raise ServerError(said, code=error.code, data=error.data, said=error.said) from error
+            raise ServerError(
+                said, code=error.code, data=error.data, server_message=error.server_message
+            ) from error
         raise
     # Of some frameworks the refusal is a result.
     if result.is_error and "tool" in result.text.lower() and (hint := await _unlisted(session, tool)):

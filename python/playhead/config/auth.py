@@ -15,8 +15,7 @@ DEFAULT_CLIENT_NAME: Final = "playhead"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OAuthLogin:
-    """Login by a person in a browser (authorization code with PKCE, RFC 7636). Its `repr` omits all
-    fields."""
+    """Login by a person in a browser (authorization code with PKCE, RFC 7636)."""
 
     token_folder: Path
     """Directory of the saved tokens, one file per server URL, readable by the user alone."""
@@ -38,7 +37,7 @@ class OAuthLogin:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClientCredentials:
-    """A program's own account, without a person (RFC 6749, section 4.4). Its `repr` omits all fields."""
+    """A program's own account, without a person (RFC 6749, section 4.4)."""
 
     token_folder: Path
     client_id: str

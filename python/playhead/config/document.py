@@ -16,7 +16,7 @@ from typing import Any, Final
 from playhead.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""A path to a larger file is a mistake."""
+"""Limits a configuration file; a path to a larger file is a mistake."""
 MAX_DEPTH: Final = 128
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -30,10 +30,10 @@ Key = str | int
 def expand(text: str, environment: Mapping[str, str]) -> str:
     """Replace `${NAME}` and a leading `~`. Raises `ValueError` for a variable that is not set."""
 
-    def value_of(found: re.Match[str]) -> str:
-        if found[1] not in environment:
-            raise ValueError(f"the environment variable {found[1]} is not set")
-        return environment[found[1]]
+    def value_of(variable: re.Match[str]) -> str:
+        if variable[1] not in environment:
+            raise ValueError(f"the environment variable {variable[1]} is not set")
+        return environment[variable[1]]
 
     expanded = VARIABLE.sub(value_of, text)
     # Only a `~` in the file itself: values of variables are taken literally.
@@ -94,18 +94,18 @@ def parse_document(data: bytes, path: Path) -> object:
 
 @dataclass(frozen=True, slots=True)
 class _Duplicate:
-    """Marks an object with a duplicate key, of which `json` would silently keep the last value."""
+    """Marks an object with a duplicate key. `json` alone would silently use the last value."""
 
     key: str
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             return _Duplicate(key)
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def _whole(digits: str) -> int:
@@ -114,19 +114,19 @@ def _whole(digits: str) -> int:
 
 def check_values(values: object, path: Path | str) -> None:
     """Raise `ConfigError` for values that JSON cannot represent, or that parsers disagree about."""
-    left: list[tuple[tuple[Key, ...], object]] = [((), values)]
-    while left:
-        at, value = left.pop()
+    pending: list[tuple[tuple[Key, ...], object]] = [((), values)]
+    while pending:
+        at, value = pending.pop()
         problem: str | None = None
         match value:
             case None | bool():
                 pass
             case dict():
-                left.extend(((*at, key), inner) for key, inner in value.items())
+                pending.extend(((*at, key), inner) for key, inner in value.items())
                 if any(_SURROGATE.search(key) for key in value):
                     problem = "expected Unicode text, got a key with a lone surrogate"
             case list():
-                left.extend(((*at, index), inner) for index, inner in enumerate(value))
+                pending.extend(((*at, index), inner) for index, inner in enumerate(value))
             case str():
                 problem = "expected Unicode text, got a lone surrogate" if _SURROGATE.search(value) else None
             case int():
@@ -146,16 +146,16 @@ def check_values(values: object, path: Path | str) -> None:
 
 def strings_in(values: object) -> Iterator[str]:
     """Iterate over every string in a document, including keys."""
-    left = [values]
-    while left:
-        match left.pop():
-            case dict() as found:
-                left.extend(found.values())
-                yield from found
-            case list() as found:
-                left.extend(found)
-            case str() as found:
-                yield found
+    pending = [values]
+    while pending:
+        match pending.pop():
+            case dict() as members:
+                pending.extend(members.values())
+                yield from members
+            case list() as items:
+                pending.extend(items)
+            case str() as text:
+                yield text
 
 
 # --- messages -----------------------------------------------------------------------------------------

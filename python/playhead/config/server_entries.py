@@ -32,7 +32,7 @@ _TRANSPORTS: Final = {
 def read_entries(
     values: object, path: Path, *, environment: Mapping[str, str], expanded: Mapping[str, str]
 ) -> dict[str, ServerConfig]:
-    """The servers of a parsed file; `${NAME}` has its value from `expanded`. Raises `ConfigError`."""
+    """Read the servers of a parsed file; `expanded` has the values of `${NAME}`. Raises `ConfigError`."""
     tokens = data_directory(environment) / "oauth"
     return {
         name: _server(name, entry, path=path, tokens=tokens, environment=expanded)
@@ -42,7 +42,7 @@ def read_entries(
 
 def _no_longer(_: object) -> None:
     raise ValueError(
-        "is no longer needed, the end of such a server's resources is found without it; remove it"
+        "is no longer needed: the end of such a server's resources is detected without it; remove it"
     )
 
 
@@ -72,7 +72,7 @@ class _Playhead(Table):
 
 
 class _Entry(Table, extra="allow"):
-    """One server entry; other clients may add their own keys."""
+    """An entry of `mcpServers`; other clients may add their own keys."""
 
     command: Text | None = None
     args: tuple[Text, ...] | None = None
@@ -213,7 +213,7 @@ def read_auth(
     at: tuple[str, ...],
     environment: Mapping[str, str],
 ) -> str | AuthSettings | None:
-    """The credentials under the keys `at`: a bearer token, settings, or `None` for an empty table.
+    """Read the credentials under the keys `at`: a bearer token, settings, or `None` for an empty table.
 
     Raises `ConfigError` with the key; no secret is quoted.
     """

@@ -55,16 +55,16 @@ _OTHER_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,20}://(?=\S*$)", re.IGNORECA
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ServerConfig:
-    """One server and its settings. Its `repr` shows no arguments, headers or environment values."""
+    """A server and its settings. Its `repr` shows no arguments, headers or environment values."""
 
     name: str = ""
     command: tuple[str, ...] | None = None
-    """The program and its arguments, for a server over stdio."""
+    """The program and its arguments: a server over stdio."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Added to the inherited minimum, which it overrides."""
     cwd: str | None = None
     url: str | None = None
-    """The endpoint, for a server over Streamable HTTP (`http`, `https`) or WebSocket (`ws`, `wss`)."""
+    """The endpoint of a server over Streamable HTTP (`http`, `https`) or WebSocket (`ws`, `wss`)."""
     headers: Mapping[str, str] = field(default_factory=dict)
     auth: httpx2.Auth | AuthSettings | None = None
     timeout_seconds: float | None = None
@@ -86,7 +86,7 @@ class ServerConfig:
     """The tool of the strategy `poll`; None finds it by its outputSchema."""
     extra_arguments: Mapping[str, object] = field(default_factory=dict)
     send_result_to_ai: bool | None = None
-    """For programs that offer tools to a model; a session itself ignores it."""
+    """Tells programs that offer tools to a model who gets a result; a session itself ignores it."""
     allowed_tools: tuple[str, ...] | None = None
     """The tools that a session calls; None for all."""
     trust_structured: bool | None = None
@@ -102,14 +102,14 @@ class ServerConfig:
     @property
     def secrets(self) -> frozenset[str]:
         """Values to redact in all output (`playhead.redaction`)."""
-        found = {*self.expanded, *url_secrets(self.url or ""), *url_secrets(self.cache or "")}
-        found |= {value for name, value in self.env.items() if is_secret(name, value)}
+        values = {*self.expanded, *url_secrets(self.url or ""), *url_secrets(self.cache or "")}
+        values |= {value for name, value in self.env.items() if is_secret(name, value)}
         for name, value in self.headers.items():
             if name.lower() not in _PLAIN_HEADERS:
-                found |= {value, value.rpartition(" ")[2]}  # `Bearer TOKEN`
+                values |= {value, value.rpartition(" ")[2]}  # `Bearer TOKEN`
         if isinstance(self.auth, AuthSettings) and self.auth.client_secret is not None:
-            found.add(self.auth.client_secret)
-        return frozenset(found - {""})
+            values.add(self.auth.client_secret)
+        return frozenset(values - {""})
 
     def __repr__(self) -> str:
         where = self.command[0] if self.command else redacted_url(self.url or "", self.secrets)
@@ -130,8 +130,8 @@ def load_servers(path: Path, *, environment: Mapping[str, str] | None = None) ->
 def find_servers(
     path: Path | None = None, *, environment: Mapping[str, str] | None = None, trust: Trust | None = None
 ) -> dict[str, ServerConfig]:
-    """The servers of the file at `path`. By default the user's (`playhead/mcp.json` in the configuration
-    directory) and those of `./mcp.json`, if `trust` accepts it; the user's take precedence.
+    """Load the servers of the file at `path`. By default load the user's (`playhead/mcp.json` in the
+    configuration directory) and those of `./mcp.json`, if `trust` accepts it; the user's take precedence.
 
     Raises `ConfigError` as `load_servers`, and if neither file exists.
     """
@@ -150,7 +150,7 @@ def find_servers(
 def default_servers(
     *, environment: Mapping[str, str] | None = None, trust: Trust | None = None
 ) -> dict[str, ServerConfig] | None:
-    """The servers of `find_servers` without a path; None if neither file exists."""
+    """Load the servers of `find_servers` without a path; None if neither file exists."""
     environment = os.environ if environment is None else environment
     trust = trust or Trust(environment=environment)
     users, project = user_servers(environment), trust.project_file(SERVERS_FILES)
@@ -172,7 +172,7 @@ def resolve_target(
     environment: Mapping[str, str] | None = None,
     trust: Trust | None = None,
 ) -> ServerConfig:
-    """The server that `text` names: a name from the file, else a URL, else a command line in quotes.
+    """Return the server that `text` names: a name from the file, else a URL, else a quoted command line.
 
     Without `config_path` the names are those of `find_servers`; neither file has to exist, and `./mcp.json`
     is used only for a name that is missing from the user's file. Raises `ConfigError` if nothing matches.
@@ -213,19 +213,19 @@ _SHADOWED: Final = "{name} is the server of your own servers file, not that of {
 
 
 def is_url_or_command(text: str) -> bool:
-    """Return True for text that looks like a URL or a command line: a directory's servers can't be named
-    so."""
+    """Return True for text that looks like a URL or a command line, which no server of a directory may have
+    as its name."""
     return re.search(r"""://|[\s/\\'"]""", text) is not None
 
 
 def user_servers(environment: Mapping[str, str]) -> dict[str, ServerConfig] | None:
-    """The servers of the user's own file; None if it does not exist. Raises `ConfigError`."""
+    """Load the servers of the user's own file; None if it does not exist. Raises `ConfigError`."""
     path = user_directory(environment) / DEFAULT_FILE
     return load_servers(path, environment=environment) if path.is_file() else None
 
 
 def project_servers(file: ProjectFile, *, environment: Mapping[str, str]) -> dict[str, ServerConfig]:
-    """The servers of an accepted file of the current directory. Raises `ConfigError`."""
+    """Load the servers of an accepted file of the current directory. Raises `ConfigError`."""
     for name in _names(file):
         if is_url_or_command(name):
             raise ConfigError(
@@ -274,9 +274,10 @@ def from_url(url: str) -> ServerConfig:
 
 
 def server_identity(config: ServerConfig) -> object:
-    """Return the URL, or the program, arguments and working directory as they are found now, in JSON's types.
+    """Return what identifies a server, in JSON's types: its URL, or the program, arguments and working
+    directory, as absolute paths of now.
 
-    Never the name: it is another server's in another file. None without a URL and a command.
+    The name is left out: another file may give it to another server. None without a URL and a command.
     """
     if config.command is None:
         return config.url
@@ -294,7 +295,7 @@ def is_websocket(url: str) -> bool:
 
 
 def from_command(command: Sequence[str]) -> ServerConfig:
-    """A server started as `command`: the program and its arguments."""
+    """Return a server that is started as `command`: the program and its arguments."""
     if not command:
         raise ConfigError("the command is empty; give the program and its arguments")
     return ServerConfig(name=Path(command[0]).name, command=tuple(command))

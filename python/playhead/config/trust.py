@@ -6,8 +6,8 @@ would do. The decision is stored with the file's path and one hash over the name
 below the directory that Python or a command could load, so a change, such as a `git pull`, requires consent
 again. Files in the user's configuration directory, and files named by an option, need no consent.
 
-What does not count, because it is large or changes by itself: `.git`, `.venv` and `node_modules`, unless the
-file names something in one; audio and images that it does not name; what Python caches in `__pycache__` and
+Left out, because they are large or change by themselves: `.git`, `.venv` and `node_modules`, unless the file
+names something in one; audio and images that it does not name; the bytecode in `__pycache__` that Python
 checks against its source.
 """
 
@@ -23,38 +23,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from playhead.config.directories import user_directory
 from playhead.config.document import VARIABLE, parse_document, read_document, read_file, strings_in
 from playhead.errors import ConfigError
 from playhead.limits import MIB
 
+T = TypeVar("T", dict[Any, Any], list[Any])
 SERVERS_FILES: Final = ("mcp.json",)
 TOOL_FILES: Final = ("playhead-tools.toml", "playhead-tools.json")
 _STORE: Final = "trust.json"
 _TREE: Final = "./"
-"""The key of the hash; earlier versions stored one per file, which asks again."""
+"""The key of the hash. Earlier versions stored one per file; their answers are asked for again."""
 MOST_FILES: Final = 2_000
 MOST_BYTES: Final = 64 * MIB
 _LARGE: Final = frozenset({".git", ".venv", "node_modules"})
 _MEDIA: Final = frozenset(
-    {
-        ".aac",
-        ".flac",
-        ".gif",
-        ".jpeg",
-        ".jpg",
-        ".m4a",
-        ".mp3",
-        ".oga",
-        ".ogg",
-        ".opus",
-        ".png",
-        ".wav",
-        ".webp",
-    }
+    ".aac .flac .gif .jpeg .jpg .m4a .mp3 .oga .ogg .opus .png .wav .webp".split()  # noqa: SIM905 - one line
 )
+_TOOL_EFFECTS: Final = {
+    "response_handler": "run",
+    "description": "set description",
+    "system_prompt": "set system_prompt",
+}
 _BETWEEN_NAMES: Final = re.compile(r"[\s=:,;/\"']+")
 """Separators between the names in a command: `--script=src/run.py`, `handler.py:summarise`."""
 
@@ -92,10 +84,10 @@ class ProjectFile:
     @cached_property
     def effects(self) -> tuple[tuple[str, str], ...]:
         """Its effects as pairs of a verb and an object, for the person who decides."""
-        found = [*_server_effects(self.values), *_tool_effects(self.values)]
+        effects = [*_server_effects(self.values), *_tool_effects(self.values)]
         if self.path.name in SERVERS_FILES and self.variables:
-            found.append(("read", f"environment variables {', '.join(sorted(self.variables))}"))
-        return tuple(found)
+            effects.append(("read", f"environment variables {', '.join(sorted(self.variables))}"))
+        return tuple(effects)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -129,7 +121,7 @@ class ProjectFile:
 
 
 def project_files(names: Sequence[str], directory: Path = Path()) -> tuple[ProjectFile, ...]:
-    """Those of `names` that are in `directory` (default: the current one). Raises `ConfigError`."""
+    """Read those files of `directory` (default: the current one) that exist. Raises `ConfigError`."""
     paths = (directory.resolve() / name for name in names)
     return tuple(
         ProjectFile(path=path, data=read_file(path, advice="it was there a moment ago"))
@@ -148,25 +140,26 @@ class Trust:
     notice: Callable[[str], None] = lambda _: None
     """Called with a line about each file that is not used."""
     _answers: dict[Path, bool] = field(default_factory=dict, init=False)
-    _said: set[str] = field(default_factory=set, init=False)
+    _notices: set[str] = field(default_factory=set, init=False)
 
     def say(self, text: str) -> None:
         """Pass a line to `notice`, once."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._notices:
+            self._notices.add(text)
             self.notice(text)
 
     def project_file(self, names: Sequence[str]) -> ProjectFile | None:
-        """The one of `names` in the current directory, unless that is the user's own configuration directory.
+        """Read the file in the current directory that has one of `names`, if any. None in the user's own
+        configuration directory.
 
         Raises `ConfigError` if there are several, because only one would be used.
         """
         if Path().resolve() == user_directory(self.environment).resolve():
             return None
-        found = project_files(names)
-        if len(found) > 1:
-            raise ConfigError(f"{found[0].path}: {found[1].path.name} exists too; keep one of them")
-        return found[0] if found else None
+        files = project_files(names)
+        if len(files) > 1:
+            raise ConfigError(f"{files[0].path}: {files[1].path.name} exists too; keep one of them")
+        return files[0] if files else None
 
     def accepts(self, file: ProjectFile) -> bool:
         """Return True if `file` may be used.
@@ -178,7 +171,7 @@ class Trust:
         if file.path in self._answers:
             return self._answers[file.path]
         files = {_TREE: file.fingerprint}  # before anybody is asked: there may be too much to trust
-        answer = _table(self._stored(), str(file.path))
+        answer = _member(self._stored(), str(file.path), dict)
         if answer.get("files") != files:
             raise UntrustedError(file)
         accepted = answer.get("accepted") is True
@@ -208,7 +201,7 @@ class Trust:
         path = user_directory(self.environment) / _STORE
         if not path.is_file():
             return {}
-        return _table(read_document(path, advice="it was there a moment ago"), "answers")
+        return _member(read_document(path, advice="it was there a moment ago"), "answers", dict)
 
 
 def _tree(directory: Path, names: set[str]) -> Iterator[Path]:
@@ -236,49 +229,42 @@ def _unreadable(error: OSError) -> NoReturn:
 # --- what a file would do ------------------------------------------------------------------------------
 
 
-def _table(values: object, key: str) -> dict[str, Any]:
-    found = values.get(key) if isinstance(values, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _items(values: object, key: str) -> list[Any]:
-    found = values.get(key) if isinstance(values, dict) else None
-    return found if isinstance(found, list) else []
+def _member(values: object, key: str, kind: type[T]) -> T:
+    """Return a member of a table; empty if there is none of this kind."""
+    member = values.get(key) if isinstance(values, dict) else None
+    return member if isinstance(member, kind) else kind()
 
 
 def _server_effects(values: object) -> Iterator[tuple[str, str]]:
-    for name, entry in _table(values, "mcpServers").items():
+    for name, entry in _member(values, "mcpServers", dict).items():
         if not isinstance(entry, dict):
             continue
-        own = _table(entry, "playhead")
+        own = _member(entry, "playhead", dict)
         if "command" in entry:
-            words = [str(entry["command"]), *map(str, _items(entry, "args"))]
+            words = [str(entry["command"]), *map(str, _member(entry, "args", list))]
             where = f" in {entry['cwd']}" if entry.get("cwd") else ""
             yield "start", f"{name}: {shlex.join(words)}{where}"
         else:
             yield "connect to", f"{name}: {entry.get('url')}"
         for key, what in (("env", "environment"), ("headers", "headers")):
-            if names := _table(entry, key):
+            if names := _member(entry, key, dict):
                 yield "pass on", f"{name}: {what} {', '.join(names)}"
-        if origins := _items(own, "allow_origins"):
+        if origins := _member(own, "allow_origins", list):
             yield "allow", f"{name}: links to {', '.join(map(str, origins))}"
         if cache := own.get("cache"):
             yield "store", f"{name}: what it reads, in {cache}"
         if own.get("trust_structured"):
             yield "allow", f"{name}: structured responses"
-        if _table(entry, "tls").get("verify") is False:
+        if _member(entry, "tls", dict).get("verify") is False:
             yield "allow", f"{name}: unverified TLS"
 
 
 def _tool_effects(values: object) -> Iterator[tuple[str, str]]:
-    for module in _items(values, "modules"):
+    for module in _member(values, "modules", list):
         yield "run", f"module {module}"
-    for name, entry in _table(values, "tools").items():
-        if isinstance(entry, dict) and entry.get("response_handler"):
-            yield "run", f"{name}: {entry['response_handler']}"
-        if isinstance(entry, dict):
-            for key in ("description", "system_prompt"):
-                if entry.get(key):
-                    yield f"set {key}", f"{name}: {entry[key]}"
-    if approvals := _table(values, "approvals"):
+    for name, entry in _member(values, "tools", dict).items():
+        for key, verb in _TOOL_EFFECTS.items():
+            if isinstance(entry, dict) and entry.get(key):
+                yield verb, f"{name}: {entry[key]}"
+    if approvals := _member(values, "approvals", dict):
         yield "set approvals", f"{json.dumps(approvals, ensure_ascii=False)} (yours stay in force)"

@@ -169,7 +169,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
     @property
     def free_range(self) -> tuple[int, int]:
         """The offsets (first, last) to which `restart` reads nothing anew."""
-        first, last = self._reader.kept_range
+        first, last = self._reader.buffered_range
         start = max(self._memory_start, self._prefix_bytes) + self._shift
         end = self._memory_start + len(self._memory) + self._shift
         return (start, end) if first == last else (min(first, start), max(last, end))

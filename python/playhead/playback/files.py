@@ -82,7 +82,7 @@ class _FileReader(Reader):
         return True
 
     @property
-    def kept_range(self) -> tuple[int, int]:
+    def buffered_range(self) -> tuple[int, int]:
         return 0, self._size_bytes
 
     @property

@@ -2,9 +2,9 @@
 
 The checks are the same for HTTP and for WebSocket, where they precede the upgrade:
 
-| answer | when |
+| status | if |
 |---|---|
-| 421 | `Host` does not name this server: a page whose name was pointed at its address (DNS rebinding) |
+| 421 | `Host` does not name this server: a page whose name points to its address (DNS rebinding) |
 | 403 | `Origin`, which every browser sends, is not allowed; programs send none, and pass |
 | 401 | the bearer token is missing or wrong |
 
@@ -19,7 +19,6 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
@@ -27,11 +26,12 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from playhead.errors import UsageError
+from playhead.web_address import DEFAULT_PORTS, WebAddress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The requests that are answered. `for_host` makes the usual rules."""
+    """The rules by which requests are answered. `for_host` makes the usual ones."""
 
     hosts: frozenset[str]
     """Names and addresses that `Host` may have, without a port; IPv6 in brackets."""
@@ -42,7 +42,7 @@ class Access:
 
     @classmethod
     def for_host(cls, host: str, *, web_origins: Iterable[str] = (), token: str | None = None) -> Access:
-        """Access to a server that listens on `host`.
+        """Return the rules of a server that listens on `host`.
 
         Its names are those of loopback and `host` itself, and for a server on every address also this
         machine's name. Pages that it serves itself are allowed: those of the request's scheme and port.
@@ -102,7 +102,7 @@ class Access:
         )
 
     def refusal(self, headers: Headers, scheme: str, *, needs_token: bool = True) -> PlainTextResponse | None:
-        """The answer to a request that is refused; None if it is allowed.
+        """Return the answer to a request that is refused; None if it is allowed.
 
         The answer is an ASGI application for HTTP and, before the upgrade, for WebSocket.
         """
@@ -137,31 +137,24 @@ class Access:
         return scheme.lower() == "bearer" and hmac.compare_digest(*digests)
 
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-
-
 def _name_and_port(place: str, scheme: str) -> tuple[str, int | None]:
     name, _, port = place.lower().rpartition(":")
     if name and port.isascii() and port.isdigit():
         return name, int(port[:6])
-    return place.lower(), _DEFAULT_PORTS.get(scheme)
+    return place.lower(), DEFAULT_PORTS.get(scheme)
 
 
 def _origin(text: str) -> str:
     try:
-        parts = urlsplit(text)
-        port = parts.port
+        url = WebAddress.parse(text)
     except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        url = WebAddress.parse("")
+    origin = f"{url.scheme}://{url.host_and_port}"
+    if url.scheme not in ("http", "https") or not url.host or str(url).rstrip("/") != origin:
         raise UsageError(
-            f"expected a web origin like https://app.example.org, got {text!r}; give scheme, name, port"
+            f"expected a web origin like https://app.example.org, without path, query or user, got {text!r}"
         )
-    if parts.query or parts.fragment or parts.username is not None:
-        raise UsageError(f"expected a web origin without path, query or user, got {text!r}")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    default = _DEFAULT_PORTS[parts.scheme]
-    return f"{parts.scheme}://{host}" + ("" if port in (None, default) else f":{port}")
+    return origin
 
 
 def _refuse(status: int, why: str, *, challenge: str | None = None) -> PlainTextResponse:

@@ -1,7 +1,7 @@
 """The sources of a ranged resource: a file, bytes, or a callable that reads, each as a `ByteSource`.
 
-A source also knows the version of its bytes and, unless that would take too long, their digest. It runs under
-asyncio as well as under trio.
+A source also knows the version of its bytes and, unless that would take too long, their digest. Sources run
+under asyncio and trio.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from playhead.errors import UsageError
 from playhead.limits import MIB
 
 DIGEST_BYTES: Final = 256 * MIB
-"""A longer file is announced without a digest: to compute it would take longer than a client waits."""
+"""Limits the files with a digest; a longer one would take longer than a client waits."""
 
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
-"""Linux only: read what is in memory, and nothing from the disk."""
+"""The flag to read what is in memory, and nothing from the disk. Linux only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceBytes:
-    """Bytes of a resource, and whatever else a read callable knows of it."""
+    """Bytes of a resource, and what a read callable knows about it."""
 
     data: bytes
     """The bytes from `start` on: at most `end - start`, fewer if the resource or the page ends before, and
@@ -39,9 +39,9 @@ class ResourceBytes:
     """The size of the whole resource."""
     mime_type: str | None = None
     etag: str | None = None
-    """The version of the resource: another one, if any byte of it is another."""
+    """The version of the resource. It changes if any byte changes."""
     name: str | None = None
-    """The name of a member of a family, for links and files; else it has the family's."""
+    """The name of a member of a family, for links and files; None is the family's name."""
 
 
 ReadCallable = Callable[..., Awaitable[bytes | ResourceBytes]]
@@ -57,7 +57,7 @@ class ByteSource(Protocol):
 
     async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes: ...
 
-    async def sha256(self, found: ResourceBytes) -> bytes | None: ...
+    async def sha256(self, piece: ResourceBytes) -> bytes | None: ...
 
 
 class _FileSource:
@@ -68,12 +68,12 @@ class _FileSource:
     async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
         return await read_file(self._path, start, end)
 
-    async def sha256(self, found: ResourceBytes) -> bytes | None:
-        if found.total_bytes is None or found.total_bytes > DIGEST_BYTES:
+    async def sha256(self, piece: ResourceBytes) -> bytes | None:
+        if piece.total_bytes is None or piece.total_bytes > DIGEST_BYTES:
             return None
-        if self._digest is None or self._digest[0] != found.etag:
+        if self._digest is None or self._digest[0] != piece.etag:
             version, digest = await anyio.to_thread.run_sync(self._hash)
-            if version != found.etag:
+            if version != piece.etag:
                 return None  # it has just changed
             self._digest = version, digest
         return self._digest[1]
@@ -93,7 +93,7 @@ class _BytesSource:
         etag = self._digest.hex()[:32]
         return ResourceBytes(data=self._data[start:end], total_bytes=len(self._data), etag=etag)
 
-    async def sha256(self, found: ResourceBytes) -> bytes | None:
+    async def sha256(self, piece: ResourceBytes) -> bytes | None:
         return self._digest
 
 
@@ -104,13 +104,13 @@ class _CallableSource:
         self._digest = digest
 
     async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
-        found = await self._callable(start, end, **values)
-        known = found if isinstance(found, ResourceBytes) else ResourceBytes(data=bytes(found))
-        etag = known.etag or (self._digest.hex()[:32] if self._digest is not None else None)
-        size = known.total_bytes if known.total_bytes is not None else self._size_bytes
-        return replace(known, total_bytes=size, etag=etag)
+        answer = await self._callable(start, end, **values)
+        piece = answer if isinstance(answer, ResourceBytes) else ResourceBytes(data=bytes(answer))
+        etag = piece.etag or (self._digest.hex()[:32] if self._digest is not None else None)
+        size = piece.total_bytes if piece.total_bytes is not None else self._size_bytes
+        return replace(piece, total_bytes=size, etag=etag)
 
-    async def sha256(self, found: ResourceBytes) -> bytes | None:
+    async def sha256(self, piece: ResourceBytes) -> bytes | None:
         return self._digest
 
 
@@ -136,12 +136,12 @@ async def read_file(path: Path, start: int, end: int) -> ResourceBytes:
     A thread costs more than the read itself. Raises `MCPError` (-32603) for a file that cannot be read, or
     that changes meanwhile.
     """
-    found = _read(path, start, end, flags=_NOWAIT) if _NOWAIT else None
-    return found or cast("ResourceBytes", await anyio.to_thread.run_sync(_read, path, start, end))
+    piece = _read(path, start, end, flags=_NOWAIT) if _NOWAIT else None
+    return piece or cast("ResourceBytes", await anyio.to_thread.run_sync(_read, path, start, end))
 
 
 def _read(path: Path, start: int, end: int, *, flags: int = 0) -> ResourceBytes | None:
-    """None if it would have to wait for the disk, and `flags` forbid that."""
+    """Read as `read_file`. Returns None if that would have to wait for the disk, and `flags` forbid it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -165,5 +165,5 @@ def _read(path: Path, start: int, end: int, *, flags: int = 0) -> ResourceBytes 
 
 
 def file_version(status: os.stat_result) -> str:
-    """Return the entity tag of a file: another one, if it was written to or replaced."""
+    """Return the entity tag of a file, which changes if the file is written to or replaced."""
     return f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'

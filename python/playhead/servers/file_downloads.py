@@ -1,7 +1,7 @@
 """Files over HTTP for ranged resources: links that expire, and the application that serves them (SEP-2631).
 
-docs/ranged-resources.md shows the messages. The links hold all that the application needs to know: nothing is
-stored for a link, and any number of them can be given out.
+docs/ranged-resources.md shows the messages. A link holds all that the application needs to serve it, so
+nothing is stored, and any number of links can be handed out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND, RangedResource
 __all__ = ["FileDownloads"]
 
 LINK_SECONDS: Final = 300.0
-"""A link that is passed on is soon worthless; a client whose link expires asks for another one."""
+"""The life of a link: one that leaks is soon worthless, and a client asks for another one."""
 
 _FIRST_CHUNK: Final = 256 * KIB
 _CHUNK: Final = MIB
@@ -87,14 +87,14 @@ class FileDownloads:
             raise UsageError(f"expected a key of 16 bytes or more, got {len(key)}")
         self.path = path.rstrip("/")
         self.resources: list[RangedResource] = []
-        """Those that it serves; `ranged_resource` adds to them."""
+        """The resources that it serves; `ranged_resource` adds to them."""
         self._url = url
         self._key = key or secrets.token_bytes(32)
         self._link_seconds = link_seconds
         self._now = now
 
     def base_url(self, request: object) -> str | None:
-        """The URL under which a client reaches it; None if there is none.
+        """Return the URL under which a client reaches it; None if there is none.
 
         `request` is the HTTP request or WebSocket (of Starlette) that brought a message, or None.
         """
@@ -109,7 +109,7 @@ class FileDownloads:
     async def authorize(
         self, resource: RangedResource, values: Mapping[str, str], *, base_url: str
     ) -> dict[str, Any]:
-        """The result of `files/authorizeDownload` for one resource.
+        """Return the result of `files/authorizeDownload` for a resource.
 
         Raises:
             MCPError: as `RangedResource.file`.
@@ -133,7 +133,7 @@ class FileDownloads:
         receive: Callable[[], Awaitable[Any]],
         send: Send,
     ) -> None:
-        """Serve one request. Cancelled, it leaves the answer incomplete, as a client sees by its length."""
+        """Serve one request. If cancelled, the answer stays incomplete, which a client sees by its length."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1000})
@@ -194,36 +194,36 @@ class _FileReply:
         A list of ranges is answered with the whole, as the RFC allows. An answer is of one version: if the
         resource changes meanwhile, it stays incomplete.
         """
-        first, last = await self._wanted(resource, values)
+        first, last = await self._range(resource, values)
         start = first or 0
         stop = start + _FIRST_CHUNK if last is None else min(last + 1, start + _FIRST_CHUNK)
-        found = await resource.read(start, stop, values)
+        piece = await resource.read(start, stop, values)
         expected = self._headers.get("if-range")
-        if first is not None and expected is not None and not _is_same(found.etag, expected):
+        if first is not None and expected is not None and not _is_same(piece.etag, expected):
             first, last = None, None
-            found = found if start == 0 else await resource.read(0, _FIRST_CHUNK, values)
+            piece = piece if start == 0 else await resource.read(0, _FIRST_CHUNK, values)
             start = 0
-        total = found.total_bytes
-        fields = _fields(resource, found)
-        if found.etag is not None and found.etag in self._headers.get("if-none-match", ""):
+        total = piece.total_bytes
+        fields = _fields(resource, piece)
+        if piece.etag is not None and piece.etag in self._headers.get("if-none-match", ""):
             await self._start(304, fields)
             await self._body(b"")
-        elif first is not None and not found.data:
+        elif first is not None and not piece.data:
             if total is None:
                 total = (await resource.read(0, 1, values)).total_bytes
             size = [(b"content-range", f"bytes */{total}".encode())] if total is not None else []
             await self.refuse(416, "the file ends before this range", *size)
         elif first is not None:
-            end = min(last + 1 if last is not None else _LARGEST, total or start + len(found.data))
+            end = min(last + 1 if last is not None else _LARGEST, total or start + len(piece.data))
             spans = f"bytes {start}-{end - 1}/{'*' if total is None else total}"
             await self._start(206, [*fields, (b"content-range", spans.encode())], length=end - start)
-            await self._stream(resource, values, found, start=start, end=end)
+            await self._stream(resource, values, piece, start=start, end=end)
         else:
             await self._start(200, fields, length=total)
             if self.method == "HEAD":
                 await self._body(b"")
             else:
-                await self._stream(resource, values, found, start=0, end=total)
+                await self._stream(resource, values, piece, start=0, end=total)
 
     async def refuse(self, status: int, reason: str, *fields: tuple[bytes, bytes]) -> None:
         """Answer with a status and a line of text."""
@@ -232,10 +232,11 @@ class _FileReply:
         await self._start(status, [plain, *fields], length=len(body))
         await self._body(b"" if self.method == "HEAD" else body)
 
-    async def _wanted(
+    async def _range(
         self, resource: RangedResource, values: Mapping[str, str]
     ) -> tuple[int | None, int | None]:
-        """The first and the last byte of the range; None for the whole, and for "to the end"."""
+        """Return the first and the last byte of the range. None stands for the whole, and for "to the
+        end"."""
         match = _RANGE.fullmatch(self._headers.get("range", ""))
         if self.method != "GET" or match is None or not (match[1] or match[2]):
             return None, None
@@ -251,21 +252,21 @@ class _FileReply:
         self,
         resource: RangedResource,
         values: Mapping[str, str],
-        found: ResourceBytes,
+        piece: ResourceBytes,
         *,
         start: int,
         end: int | None,
     ) -> None:
-        etag, at = found.etag, start
-        while found.data and found.etag == etag:
-            data = found.data if end is None else found.data[: end - at]
+        etag, at = piece.etag, start
+        while piece.data and piece.etag == etag:
+            data = piece.data if end is None else piece.data[: end - at]
             at += len(data)
             if at == end:
                 await self._body(data)
                 return
             await self._body(data, more=True)
-            found = await resource.read(at, at + _CHUNK if end is None else min(end, at + _CHUNK), values)
-        if found.etag == etag and end in (None, at):
+            piece = await resource.read(at, at + _CHUNK if end is None else min(end, at + _CHUNK), values)
+        if piece.etag == etag and end in (None, at):
             await self._body(b"")
 
     async def _start(
@@ -283,11 +284,11 @@ def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-def _fields(resource: RangedResource, found: ResourceBytes) -> list[tuple[bytes, bytes]]:
-    """The headers of every answer with bytes. A browser saves them: it must not run what others wrote."""
-    etag = [] if found.etag is None else [(b"etag", found.etag.encode("latin-1", "replace"))]
+def _fields(resource: RangedResource, piece: ResourceBytes) -> list[tuple[bytes, bytes]]:
+    """Return the headers of every answer with bytes. With them a browser saves the file and never runs it."""
+    etag = [] if piece.etag is None else [(b"etag", piece.etag.encode("latin-1", "replace"))]
     return [
-        (b"content-type", (found.mime_type or resource.mime_type).encode("latin-1", "replace")),
+        (b"content-type", (piece.mime_type or resource.mime_type).encode("latin-1", "replace")),
         (b"accept-ranges", b"bytes"),
         (b"cache-control", b"private, no-store"),
         (b"content-disposition", b"attachment"),
@@ -297,5 +298,5 @@ def _fields(resource: RangedResource, found: ResourceBytes) -> list[tuple[bytes,
 
 
 def _is_same(etag: str | None, expected: str) -> bool:
-    """The strong comparison of RFC 9110, 8.8.3.2. A date is never the same: it would be too coarse."""
+    """Compare as RFC 9110, 8.8.3.2, strongly. A date never matches, because it is too coarse."""
     return etag is not None and etag == expected and not etag.startswith("W/")

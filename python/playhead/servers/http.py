@@ -6,48 +6,24 @@ message that is too long (640 MB for 600 MB sent), and waits at SIGTERM for a cl
 
 `serve_app` accepts connections while fewer than `HttpServerOptions.connections` are open. Each is a task, and
 all that its requests start ends with it. `http_connection.py` serves one, `websocket_frames.py` one that was
-upgraded. `dial` serves a WebSocket that it opens itself, for endpoints that servers connect to.
+upgraded.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-import random
 import socket
 import ssl
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import trio
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from starlette.websockets import WebSocket
-from wsproto.connection import ConnectionType
-from wsproto.frame_protocol import CloseReason
+from starlette.types import ASGIApp, Message
 
-from playhead.client.transports.http_errors import place_of
-from playhead.client.transports.websocket_opening import WebSocketOptions, opened
-from playhead.errors import AccessDeniedError, ConnectError, UpgradeRefusedError, UsageError
-from playhead.escaping import escape_line
-from playhead.limits import DEFAULT_LIMITS
-from playhead.net_guard import is_loopback
-from playhead.protocol.frame_stream import End
-from playhead.retry import is_retryable
-from playhead.servers.http_connection import (
-    ASGI_VERSIONS,
-    HttpConnection,
-    HttpServerOptions,
-    ServedApp,
-    run_app,
-)
-from playhead.servers.serving import SERVING_EXTENSION, Serving, Shutdown
-from playhead.servers.websocket_frames import FramedWebSocket
-from playhead.servers.wire import Wire
-from playhead.web_address import WebAddress
+from playhead.errors import UsageError
+from playhead.servers.http_connection import ASGI_VERSIONS, HttpConnection, HttpServerOptions, ServedApp
+from playhead.servers.serving import Shutdown
 
 BACKLOG: Final = 100
 DEFAULT_OPTIONS: Final = HttpServerOptions()
@@ -60,7 +36,7 @@ _BIND_FAULTS: Final[dict[int | None, tuple[str, str]]] = {
     ),
     errno.EADDRNOTAVAIL: ("this machine has no such address", "give another --host"),
 }
-"""The reason and the remedy, where the system's own words are not enough."""
+"""The reason and the remedy of the errors that the system describes too briefly."""
 _log = logging.getLogger(__name__)
 
 
@@ -90,13 +66,13 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def base_url(sock: socket.socket, *, scheme: str = "http") -> str:
-    """The `scheme://host:port` under which a bound socket is reached."""
+    """Return the `scheme://host:port` under which a bound socket is reached."""
     host, port = sock.getsockname()[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def tls_context(certificate: Path | None, key: Path | None = None) -> ssl.SSLContext | None:
-    """The context with which `serve_app` speaks TLS 1.2 or newer; None without a certificate.
+    """Return the context with which `serve_app` speaks TLS 1.2 or newer; None without a certificate.
 
     Args:
         certificate: PEM: the server's own, then the chain.
@@ -155,7 +131,7 @@ async def serve_app(
 ) -> None:
     """Serve `app` on a bound socket until cancelled or shut down; then every connection is closed.
 
-    A client that is slow or silent costs one task and one connection, for a time that `options` state.
+    A client that is slow or silent costs one task and one connection, for a time that `options` limit.
     Cancelled, it closes every connection at once. Shut down, it accepts no new connection, closes those that
     are idle, ends event streams, and returns when the other requests are answered or after
     `shutdown.grace_seconds`.
@@ -208,16 +184,14 @@ async def _run_lifespan(
     app: ASGIApp, state: dict[str, Any], ending: trio.Event, *, task_status: trio.TaskStatus[None]
 ) -> None:
     """Run the lifespan of `app`; started when the application is ready, or has no lifespan."""
-    asked = started = False
+    events = iter(("lifespan.startup", "lifespan.shutdown"))
+    started = False
     failure: str | None = None
 
     async def receive() -> Message:
-        nonlocal asked
-        if asked:
+        if (event := next(events)) == "lifespan.shutdown":
             await ending.wait()
-            return {"type": "lifespan.shutdown"}
-        asked = True
-        return {"type": "lifespan.startup"}
+        return {"type": event}
 
     async def send(message: Message) -> None:
         nonlocal started, failure
@@ -271,212 +245,3 @@ async def _serve_stream(
     finally:
         places.release()
         await trio.aclose_forcefully(stream)
-
-
-# --- a WebSocket that the server opens ------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialOptions:
-    """Seconds between two attempts to connect: doubled after each failure, and less a random part of up to
-    one half, so that the servers of a whole house do not return at the same moment."""
-
-    first_seconds: float = 1.0
-    """After a connection over which a message arrived, too."""
-    last_seconds: float = 60.0
-    """The longest: music is back a minute after its endpoint, at the latest."""
-
-
-DIAL_OPTIONS: Final = DialOptions()
-
-
-def check_endpoint(url: str) -> None:
-    """Check the URL for `dial`.
-
-    Raises:
-        UsageError: it is neither `wss://` nor `ws://` on loopback. The token in it would be readable.
-    """
-    place = place_of(url)
-    try:
-        parsed = WebAddress.parse(url)
-    except ValueError:
-        parsed = WebAddress.parse("")
-    if parsed.scheme not in ("ws", "wss") or not parsed.host:
-        raise UsageError(f"expected a URL like wss://host/path?token=… to dial, got {place}")
-    if parsed.scheme == "ws" and not is_loopback(url):
-        raise UsageError(
-            f"expected wss:// to dial another machine, got {place}: over ws:// the network can read the token"
-        )
-
-
-async def dial(
-    endpoint: Callable[[WebSocket], Awaitable[None]],
-    url: str,
-    *,
-    name: str,
-    options: DialOptions = DIAL_OPTIONS,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Connect to the WebSocket at `url` and serve there, again and again, until SIGTERM or cancelled.
-
-    For endpoints, like those of xiaozhi, that forward a client's messages to the servers that have connected
-    to them. TLS certificates are verified. Each connection is a new session, with the bounds of one that a
-    client has opened. SIGTERM (in the main thread only) lets the requests in flight have their answers.
-
-    Args:
-        endpoint: from `websocket_endpoint`.
-        url: `wss://`, or `ws://` on loopback. Its query, the token, is never shown.
-        name: begins each line on stderr: one when connected, one when not, none per attempt.
-        options: the time between two attempts.
-        task_status: started at once, before anything is connected.
-
-    Raises:
-        UsageError: see `check_endpoint`.
-        ConnectError: the endpoint refuses this server, and would again: HTTP 401, 403 or another status
-            except 408, 429 and 5xx; or close code 1008 before the first message.
-    """
-    check_endpoint(url)
-    line = _DialledLine(endpoint, url, name, options)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(line.shutdown.listen)
-        nursery.start_soon(line.stop_at_shutdown)
-        task_status.started()
-        refusal = await line.run()
-        nursery.cancel_scope.cancel()
-    if refusal is not None:  # here, where no nursery makes a group of it
-        raise refusal
-
-
-class _DialledLine:
-    """The connection to one endpoint, opened again whenever it ends."""
-
-    def __init__(
-        self, endpoint: Callable[[WebSocket], Awaitable[None]], url: str, name: str, options: DialOptions
-    ) -> None:
-        self._endpoint = endpoint
-        self._url = url
-        self._place = place_of(url)
-        self._name = name
-        self._options = options
-        self._http = HttpServerOptions()
-        self.shutdown = Shutdown()
-        self._serving = Serving(shutdown=self.shutdown, slots=trio.CapacityLimiter(self._http.requests))
-        self._idle = trio.CancelScope()
-        """Around what a shutdown need not wait for."""
-        self._grace = trio.CancelScope()
-        self._is_up: bool | None = None
-        """As reported last."""
-
-    async def stop_at_shutdown(self) -> None:
-        """Wait for the shutdown; then give the requests in flight their grace."""
-        await self.shutdown.requested.wait()
-        self._idle.cancel()
-        self._grace.deadline = trio.current_time() + self.shutdown.grace_seconds
-
-    async def run(self) -> ConnectError | None:
-        """Serve until the shutdown (None) or until the endpoint refuses (the error)."""
-        delay = self._options.first_seconds
-        with self._grace:
-            while not self.shutdown.requested.is_set():
-                try:
-                    if await self._connect_once():
-                        delay = self._options.first_seconds
-                except ConnectError as error:
-                    return error
-                with self._idling():
-                    await trio.sleep(delay * random.uniform(0.5, 1.0))
-                delay = min(2 * delay, self._options.last_seconds)
-        return None
-
-    @contextmanager
-    def _idling(self) -> Iterator[None]:
-        with trio.CancelScope() as self._idle:
-            if self.shutdown.requested.is_set():
-                self._idle.cancel()
-            yield
-
-    async def _connect_once(self) -> bool:
-        """One attempt, and the connection that it makes. True if a message arrived over it.
-
-        Raises `ConnectError` if another attempt would be refused too.
-        """
-        websocket: FramedWebSocket | None = None
-        try:
-            with self._idling():
-                async with opened(self._url, DEFAULT_LIMITS, WebSocketOptions(subprotocols=())) as (
-                    stream,
-                    _subprotocol,
-                    received,
-                ):
-                    self._idle = trio.CancelScope()  # a shutdown waits for what follows
-                    self._report(True, f"connected to {self._place}")
-                    websocket = await self._serve(stream, received)
-        except AccessDeniedError as error:
-            raise self._refused(f"HTTP {error.status}") from error
-        except ConnectError as error:
-            if isinstance(error, UpgradeRefusedError) and not is_retryable(error.status):
-                raise
-            self._report(False, str(error))
-        if websocket is None:
-            return False
-        ending, closed = "it ended", websocket.closed
-        if closed is not None:
-            ending = f"code {closed.code}" + (f", {escape_line(closed.reason)}" if closed.reason else "")
-            is_refusal = closed.end is End.PEER and closed.code == CloseReason.POLICY_VIOLATION
-            if is_refusal and not websocket.received_any:
-                raise self._refused(ending)
-        if not self.shutdown.requested.is_set():
-            self._report(False, f"the connection to {self._place} ended ({ending})")
-        return websocket.received_any
-
-    async def _serve(self, stream: trio.abc.Stream, received: bytes) -> FramedWebSocket:
-        """Serve a connection to its end."""
-
-        async def accept(_message: Message) -> bytes:
-            return received
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._endpoint(WebSocket(scope, receive, send))
-
-        websocket = FramedWebSocket(
-            Wire(stream, self._http.send_seconds),
-            self._serving.slots,
-            role=ConnectionType.CLIENT,
-            closing_seconds=self._http.closing_seconds,
-            accept=accept,
-        )
-
-        with suppress(OSError, trio.BrokenResourceError):  # the endpoint has left
-            await run_app(
-                app, self._scope(), websocket.receive, websocket.send, lambda: websocket.closed is not None
-            )
-            await websocket.finish()
-        return websocket
-
-    def _scope(self) -> Scope:
-        address = WebAddress.parse(self._url)
-        return {
-            "type": "websocket",
-            "asgi": ASGI_VERSIONS,
-            "http_version": "1.1",
-            "scheme": address.scheme,
-            "path": address.path,
-            "root_path": "",
-            "query_string": b"",  # it holds the token
-            "headers": [],
-            "subprotocols": [],
-            "state": {},
-            "extensions": {SERVING_EXTENSION: self._serving},
-        }
-
-    def _refused(self, how: str) -> ConnectError:
-        return ConnectError(
-            f"{self._place} refused access ({how}): the token is wrong or no longer valid; copy the"
-            " endpoint's address again"
-        )
-
-    def _report(self, is_up: bool, text: str) -> None:
-        if is_up is not self._is_up:
-            self._is_up = is_up
-            sys.stderr.write(f"{self._name}: {text}{'' if is_up else '; trying again'}\n")
-            sys.stderr.flush()

@@ -1,9 +1,9 @@
 """HTTP/1.1 on one connection, as ASGI, with bounds on the time and memory of its client.
 
 Theory of operation. `Wire` carries the bytes: every wait for the client has a deadline, and a send that fails
-closes the connection. A body is read in whole before the application is called, so a client that drips costs
-no request. While the application takes its time, one task reads ahead (one packet), because a client that
-leaves ends its request. A WebSocket is read in `websocket_frames.py`, when the application asks for the next
+closes the connection. The whole body is read before the application is called, so a slow sender occupies no
+request. While the application works, one task reads ahead (one packet), to notice a client that leaves: that
+ends its request. A WebSocket is read in `websocket_frames.py`, when the application asks for the next
 message.
 """
 
@@ -34,10 +34,10 @@ from playhead.servers.wire import RECEIVE_BYTES, ClientGoneError, Wire
 HEAD_BYTES: Final = 16 * KIB
 """The head of a request, as in most servers; a longer one gets 431."""
 WATCH_SECONDS: Final = 0.5
-"""A request that takes longer is watched for the leaving of its client."""
+"""The time after which a request is watched, to notice that its client leaves."""
 
 ASGI_VERSIONS: Final = {"version": "3.0", "spec_version": "2.4"}
-"""2.4: `send` raises an `OSError` once the client has left."""
+"""The versions of ASGI. Since 2.4 `send` raises an `OSError` once the client has left."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,30 +48,33 @@ class HttpServerOptions:
     closed."""
 
     connections: int = 256
-    """At once; further ones wait in the backlog. A player needs one or two. A process may often have no more
-    than 1,024 files open, and a read of a remote origin takes one too."""
+    """Limits the open connections; further ones wait in the backlog. A player needs one or two. A process may
+    often have no more than 1,024 files open, and a read of a remote origin takes one too."""
     requests: int = 96
     """Slots for the requests of all WebSocket clients that are in work at once, beyond one per connection."""
     head_seconds: float = 5.0
-    """From connecting, or from the first byte of a later request, to the whole head of the request. The head
-    is one packet, and a client that waits in the backlog behind silent ones gives up after 10 s."""
+    """Limits the time for the head of a request, from connecting or from the first byte of a later request.
+    The head is one packet, and a client that waits in the backlog behind silent ones gives up after 10 s."""
     body_seconds: float = 20.0
-    """From the head to the end of the body; a request to our servers has a few hundred bytes."""
+    """Limits the time from the head to the end of the body; requests to our servers have a few hundred
+    bytes."""
     body_bytes: int = MIB
-    """Of a request's body."""
+    """Limits the body of a request."""
     send_seconds: float = 30.0
-    """For each 64 KiB of an answer: 2 KiB/s, a tenth of the slowest music. A client allows a page as long."""
+    """Limits the time for each 64 KiB of an answer: 2 KiB/s, a tenth of the slowest music. A client allows a
+    page as long."""
     keep_alive_seconds: float = 300.0
-    """Between an answer and the next request. A client reads a page of music every 6 s or so, and stops while
-    the listener pauses: with a few seconds it would have to reconnect each time."""
+    """Limits the time between an answer and the next request. A client reads a page of music every 6 s or so,
+    and none while the listener pauses: with a few seconds it would have to reconnect each time."""
     closing_seconds: float = 2.0
-    """For a request to end by itself when its client has left, and for a client to close after an error."""
+    """Limits the time in which a request ends after its client has left, and a client closes after an
+    error."""
 
 
 class SlowRequests:
-    """Starts the watch of each request that takes longer than `WATCH_SECONDS`.
+    """Watches over the requests that take longer than `WATCH_SECONDS`.
 
-    Nearly every page is ready sooner, and a task of its own would be a tenth of what it costs.
+    Nearly every page is ready sooner, and a task to watch its client would add a tenth to its cost.
     """
 
     def __init__(self) -> None:
@@ -79,7 +82,7 @@ class SlowRequests:
         self._added = trio.lowlevel.ParkingLot()
 
     def add(self, watch: Callable[[], None]) -> None:
-        """Call `watch` when it is time, unless it is discarded before."""
+        """Call `watch` after `WATCH_SECONDS`, unless it is discarded before."""
         self._deadlines[watch] = trio.current_time() + WATCH_SECONDS
         self._added.unpark_all()
 
@@ -107,7 +110,7 @@ class ServedApp(Serving):
     secure: bool
     """TLS is spoken."""
     state: dict[str, Any] = field(default_factory=dict)
-    """Of the application's lifespan."""
+    """The state of the application's lifespan."""
     connections: set[HttpConnection] = field(default_factory=set)
     slow: SlowRequests = field(default_factory=SlowRequests)
 
@@ -128,12 +131,12 @@ class HttpConnection:
         self._wire = Wire(stream, served.options.send_seconds)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._idle = trio.CancelScope()
-        """Around the wait for a request's first byte."""
+        """Surrounds the wait for the first byte of a request."""
         self._answering = trio.CancelScope()
         self._has_events = False
         """The answer is an event stream that ends with its client."""
         self._unsent: list[bytes] = []
-        """A head that is sent along with its body; joined once, as a page is long."""
+        """The parts of a head and its body, joined once for one send, because a page is long."""
         self._has_body = True
 
     async def run(self) -> None:
@@ -145,8 +148,7 @@ class HttpConnection:
             self._served.connections.remove(self)
 
     def shut_down(self) -> None:
-        """End the connection if it is idle, or its event stream: nothing was asked that would have to be
-        answered. Other requests are finished."""
+        """End the connection if it is idle or has an event stream. Other requests are answered first."""
         self._idle.cancel()
         if self._has_events:
             self._answering.cancel()
@@ -200,7 +202,7 @@ class HttpConnection:
         return event
 
     async def _body(self) -> bytes | None:
-        """The body of the current request; None if it was refused."""
+        """Read the body of the current request; None if it was refused."""
         options, body = self._options, bytearray()
         deadline = trio.current_time() + options.body_seconds
         try:
@@ -303,7 +305,7 @@ class HttpConnection:
         await websocket.finish()
 
     async def _watch(self, gone: trio.Event, scope: trio.CancelScope) -> None:
-        """Notice that the client leaves while its request is answered."""
+        """Read ahead, to notice that the client leaves while its request is answered."""
         while len(self._http.trailing_data[0]) <= RECEIVE_BYTES:
             data = await self._wire.receive(math.inf) or b""
             self._http.receive_data(data)
@@ -385,7 +387,7 @@ async def run_app(
 
 
 def _never_ends(request: h11.Request, response: Message) -> bool:
-    # Of the Streamable HTTP transport: the stream of a session, and in the newest revision a subscription.
+    # Streamable HTTP has two: the stream of a session and, in the newest revision, a subscription.
     is_listening = request.method == b"GET" or (b"mcp-method", b"subscriptions/listen") in request.headers
     return is_listening and any(
         name.lower() == b"content-type" and value.startswith(b"text/event-stream")
@@ -394,6 +396,6 @@ def _never_ends(request: h11.Request, response: Message) -> bool:
 
 
 def _header_tokens(request: h11.Request, name: bytes) -> list[str]:
-    """The comma-separated tokens of a header field, which may occur more than once."""
+    """Return the comma-separated tokens of a header field, which may occur more than once."""
     values = b",".join(value for key, value in request.headers if key == name).decode("latin-1")
     return [token.strip().lower() for token in values.split(",")]

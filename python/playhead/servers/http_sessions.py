@@ -1,8 +1,8 @@
-"""The sessions of a server over Streamable HTTP: they end when idle, and the oldest idle one makes room.
+"""The sessions of a server over Streamable HTTP: the oldest idle one makes room for a newcomer.
 
-The SDK ends a session with no request in flight and no open stream, and refuses a newcomer with 503 once its
-table is full, so that clients which left without a DELETE lock everybody out for minutes. Here the oldest
-idle session is deleted first, by the request with which its client could have done it.
+The SDK ends a session that was idle for some minutes, and refuses a newcomer with 503 while its table is
+full. So clients that leave without a DELETE would lock out all others for minutes. Here the oldest idle
+session is deleted first, by the DELETE that its client did not send.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from playhead.servers.messages import OnlyMessages
 def streamable_http_app(
     server: Server[Any], path: str, *, sessions: int, routes: list[Route] | None = None
 ) -> Starlette:
-    """`server` at `path`, with at most `sessions` sessions; `routes` are served alongside."""
+    """Return the application that serves `server` at `path`, with at most `sessions` sessions, and
+    `routes`."""
     app = server.streamable_http_app(
         streamable_http_path=path,
         json_response=True,  # a page does not need an event stream
@@ -54,7 +55,7 @@ class SessionTable:
         self._path = path
         self._size = size
         self._requests: dict[object, int] = {}
-        """Requests in flight and open streams, by session or newcomer; the one used last at the end."""
+        """The count of requests in flight and open streams, by session or newcomer, the latest used last."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = self._key(scope)
@@ -87,7 +88,7 @@ class SessionTable:
                 table[key] = requests
 
     def _key(self, scope: Scope) -> object:
-        """The session of a request, or an object for the one that it may open; None for neither."""
+        """Return the session of a request, or an object for the one that it may open; None for neither."""
         if scope["type"] != "http" or scope["path"] != self._path:
             return None
         headers = Headers(scope=scope)

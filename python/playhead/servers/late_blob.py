@@ -1,10 +1,11 @@
-"""A blob that joins its HTTP answer last.
+"""A blob that is put into its HTTP answer last, past the SDK.
 
-The SDK validates, dumps and encodes each result, a third of what a page of 100 KiB costs its server. So a
-handler that finds a `LateBlob` in its request leaves the blob there and returns a mark in its place, and
-`LateBlobs` replaces the mark in the JSON. The mark is random: no client can send it.
+The SDK validates, dumps and encodes each result, which is a third of a server's cost for a page of 100 KiB.
+So a handler leaves the blob in the `LateBlob` of its request and returns a mark in its place, which
+`LateBlobs` replaces in the JSON. The mark is random: no client can send it.
 
-In a session the SDK routes answers by their id, which a client may use twice: there, results stay whole.
+Results in a session stay whole, because there the SDK routes answers by their id, which a client may use
+twice.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class LateBlob:
 
     @classmethod
     def of(cls, context: ServerRequestContext[Any, Any]) -> LateBlob | None:
-        """The place for the blob of this answer; None if its result has to be whole."""
+        """Return the place for the blob of this answer; None if its result has to be whole."""
         scope = getattr(context.request, "scope", {})
-        found = (scope.get("extensions") or {}).get(_EXTENSION)
+        blob = (scope.get("extensions") or {}).get(_EXTENSION)
         is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
-        return found if is_modern and isinstance(found, cls) else None
+        return blob if is_modern and isinstance(blob, cls) else None
 
     def leave(self, base64: str) -> str:
         """Leave the blob here, and return the mark that stands for it."""
@@ -44,7 +45,7 @@ class LateBlob:
 
 
 class LateBlobs:
-    """ASGI middleware: a `LateBlob` for each request, and its blob for the answer."""
+    """ASGI middleware that gives each request a `LateBlob`, and puts its blob into the answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

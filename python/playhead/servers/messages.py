@@ -1,14 +1,13 @@
-"""A client's JSON-RPC message, or the error that answers it, alike on every transport.
+"""The JSON-RPC messages of a client, or the errors that answer invalid ones, alike on every transport.
 
-| answer | to |
+| error | for |
 |---|---|
 | -32700, id null | anything but JSON |
 | -32600 | JSON that is not a message: a batch, a wrong version, an id that is neither string nor integer |
-| -32600, id null | a message nested too deep, or of too many values, which is not decoded |
+| -32600, id null | a message nested too deep, or with too many values, which is not decoded |
 | -32602 | a request whose `params` are not an object |
 
-Over HTTP the SDK's own answer depends on the protocol version: -32602, with its parser's whole account, in
-those with sessions.
+The SDK's own error depends on the transport and the protocol version, and quotes its parser at length.
 """
 
 from __future__ import annotations
@@ -30,11 +29,12 @@ BARE_INITIALIZED: Final = "initialized"
 """The name that clients in the field (2024-11-05) use for `notifications/initialized`."""
 
 MESSAGE_LIMITS: Final = replace(DEFAULT_LIMITS, json_depth=128, json_values=50_000)
-"""A client's message is short: `[[],[],…` of 1 MiB would become 60 MB of Python lists."""
+"""The limits of a client's message, which is short: `[[],[],…` of 1 MiB would become 60 MB of Python
+lists."""
 
 
 class ErrorAnswer:
-    """An error to send in place of an answer."""
+    """An error answer to send."""
 
     __slots__ = ("answer",)
 
@@ -45,7 +45,7 @@ class ErrorAnswer:
 
 
 def decode(data: bytes, limits: Limits = MESSAGE_LIMITS) -> types.JSONRPCMessage | ErrorAnswer:
-    """Decode a frame, line or body. `json_depth` and `json_values` of `limits` are checked before."""
+    """Decode a frame, line or body, after a check of the `json_depth` and `json_values` of `limits`."""
     try:
         check_structure(data, limits)
     except LimitError as error:
@@ -96,9 +96,9 @@ def _message(value: dict[str, Any]) -> types.JSONRPCMessage | ErrorAnswer:
 
 
 class OnlyMessages:
-    """ASGI middleware: HTTP 400 with a JSON-RPC error to a POST on `path` whose body is not a message.
+    """ASGI middleware that answers a POST on `path` whose body is not a message: HTTP 400 with the error.
 
-    For an application under `serve_app`, which bounds the body and passes it on in one piece.
+    It relies on `serve_app`, which limits the body and passes it on in one piece.
     """
 
     def __init__(self, app: ASGIApp, path: str) -> None:
@@ -110,9 +110,9 @@ class OnlyMessages:
             await self._app(scope, receive, send)
             return
         unread = [await receive()]
-        found = decode(unread[0].get("body", b""))
-        if isinstance(found, ErrorAnswer):
-            text = found.answer.model_dump_json(by_alias=True, exclude_unset=True)
+        decoded = decode(unread[0].get("body", b""))
+        if isinstance(decoded, ErrorAnswer):
+            text = decoded.answer.model_dump_json(by_alias=True, exclude_unset=True)
             await Response(text, status_code=400, media_type="application/json")(scope, receive, send)
             return
 

@@ -12,8 +12,7 @@ with `FileDownloads`). All of them give the same bytes, by the same rules:
 * A read without a range is answered with the whole resource, or refused if that is longer than `whole_bytes`:
   its first bytes alone would look like the whole.
 
-It runs under asyncio as well as under trio, because servers of the SDK and of FastMCP do. It needs anyio and
-the SDK, and imports nothing else of playhead than its errors and limits.
+It runs under asyncio and trio, as servers of the SDK and of FastMCP do.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ __all__ = ["RangedResource", "ReadCallable", "ResourceBytes", "ranged_resource"]
 META_KEY: Final = "playhead/range"
 """The key of `_meta` that holds `{"start": …, "end": …}`."""
 PAGE_BYTES: Final = 8 * MIB
-"""More than a client should want at once: the page is four thirds of it in base64, in one message."""
+"""Limits a page by default. In base64 it takes a third more, all in one message."""
 RESOURCE_NOT_FOUND: Final = -32002
-"""Of an unknown resource, before revision 2026-07-28."""
+"""The error code for an unknown resource before revision 2026-07-28."""
 
 _LARGEST: Final = 2**53 - 1  # beyond it JSON numbers are no longer whole in every language
 
@@ -150,7 +149,7 @@ class RangedResource:
     """A resource, or a family of them, as `ranged_resource` added it."""
 
     uri: str
-    """As given: a URI, or a template of a family."""
+    """The URI, or the template of a family, as the author wrote it."""
     template: str
     """The listed template, with `start` and `end`."""
     name: str
@@ -167,44 +166,44 @@ class RangedResource:
     variables: frozenset[str]
     """The variables of a family; none for a single resource."""
     required: frozenset[str]
-    """Those without which the callable cannot read."""
+    """The variables without which the callable cannot read."""
     _parsed: UriTemplate = field(repr=False)
     _source: ByteSource = field(repr=False)
 
     def expand(self, **values: str) -> str:
-        """The URI of one resource of the family, without a range."""
+        """Return the URI of one resource of the family, without a range."""
         return self._parsed.expand(values) if self.variables else self.uri
 
     async def link(self, **values: str) -> types.ResourceLink:
-        """A link to the resource, for the result of a tool; `values` are those of the template's variables.
+        """Return a link to the resource, for the result of a tool; `values` are the template's variables.
 
         Raises:
             MCPError: the callable refused to read its first byte.
         """
-        found = await self.read(0, 1, values)
+        piece = await self.read(0, 1, values)
         return types.ResourceLink(
             type="resource_link",
             uri=self.expand(**values),
-            name=found.name or self.name,
+            name=piece.name or self.name,
             title=self.title,
             description=self.description,
-            mime_type=found.mime_type,
-            size=found.total_bytes,
-            _meta={ETAG_META: found.etag} if found.etag is not None else None,
+            mime_type=piece.mime_type,
+            size=piece.total_bytes,
+            _meta={ETAG_META: piece.etag} if piece.etag is not None else None,
         )
 
     async def file(self, **values: str) -> dict[str, Any]:
-        """The resource as a file of SEP-2631: `uri`, `name`, `mimeType`, and `size` and `digest` if known.
+        """Describe the resource as a file of SEP-2631: `uri`, `name`, `mimeType`, and `size` and `digest` if
+        known.
 
         Raises:
             MCPError: as `link`.
         """
-        found = await self.read(0, 1, values)
-        digest = await self._source.sha256(found)
-        name = found.name or self.name
-        about = {"uri": self.expand(**values), "name": name, "mimeType": found.mime_type}
-        sized = {} if found.total_bytes is None else {"size": found.total_bytes}
-        return about | sized | ({} if digest is None else {"digest": _digest(digest)})
+        piece = await self.read(0, 1, values)
+        digest = await self._source.sha256(piece)
+        file = {"uri": self.expand(**values), "name": piece.name or self.name, "mimeType": piece.mime_type}
+        size = {} if piece.total_bytes is None else {"size": piece.total_bytes}
+        return file | size | ({} if digest is None else {"digest": _digest(digest)})
 
     async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
         """Read `[start, end)`, at most `page_bytes`. `data` is empty at and after the end.
@@ -213,12 +212,12 @@ class RangedResource:
             MCPError: the callable refused, or the file cannot be read (-32603).
         """
         end = min(end, start + self.page_bytes)
-        found = await self._source.read(start, end, values)
-        etag = found.etag
+        piece = await self._source.read(start, end, values)
+        etag = piece.etag
         if etag is not None and not etag.startswith(('"', 'W/"')):
             etag = f'"{etag}"'
-        mime_type = found.mime_type or self.mime_type
-        return replace(found, data=found.data[: end - start], mime_type=mime_type, etag=etag)
+        mime_type = piece.mime_type or self.mime_type
+        return replace(piece, data=piece.data[: end - start], mime_type=mime_type, etag=etag)
 
     async def answer(self, params: Mapping[str, object]) -> types.ReadResourceResult | None:
         """Answer a `resources/read`, whose `params` are as received; None if it reads another resource.
@@ -234,24 +233,26 @@ class RangedResource:
         meta = params.get("_meta")
         ways = (params.get("arguments"), meta.get(self.meta_key) if isinstance(meta, Mapping) else None)
         # `_meta` may hold the range only; the variables are then in `arguments` or in the URI.
-        given = {str(name): value for way in ways if isinstance(way, Mapping) for name, value in way.items()}
-        values = {**matched, **given}
-        from_uri = values.keys() - given.keys()
+        arguments = {
+            str(key): value for way in ways if isinstance(way, Mapping) for key, value in way.items()
+        }
+        values = {**matched, **arguments}
+        from_uri = values.keys() - arguments.keys()
         if self.whole_bytes and values.keys().isdisjoint(("start", "end")):
-            start, found = 0, await self._whole(self.known(matched, given))
+            start, piece = 0, await self._whole(self.known(matched, arguments))
         else:
             start = self._offset(values.get("start"), "start", may_be_string="start" in from_uri)
             end = self._offset(values.get("end"), "end", may_be_string="end" in from_uri)
             if start >= end:
                 self._refuse(f"start {start} is not before end {end}")
-            found = await self.read(start, end, self.known(matched, given))
-            if not found.data:
-                found = replace(found, data=self.end_marker, mime_type=None)
-        meta_out = {OFFSET_META: start, ETAG_META: found.etag, SIZE_META: found.total_bytes}
+            piece = await self.read(start, end, self.known(matched, arguments))
+            if not piece.data:
+                piece = replace(piece, data=self.end_marker, mime_type=None)
+        meta_out = {OFFSET_META: start, ETAG_META: piece.etag, SIZE_META: piece.total_bytes}
         contents = types.BlobResourceContents(
             uri=uri,
-            mime_type=found.mime_type,
-            blob=base64.b64encode(found.data).decode("ascii"),
+            mime_type=piece.mime_type,
+            blob=base64.b64encode(piece.data).decode("ascii"),
             _meta={key: value for key, value in meta_out.items() if value is not None},
         )
         return types.ReadResourceResult(
@@ -259,14 +260,17 @@ class RangedResource:
         )
 
     def match(self, uri: str) -> dict[str, object] | None:
-        """The variables that `uri` holds, `start` and `end` among them; None if it is another resource."""
+        """Return the variables that `uri` holds, `start` and `end` among them; None for another resource."""
         if uri == self.uri and not self.variables:
             return {}
-        found = self._parsed.match(uri)
-        return None if found is None else dict(found)
+        variables = self._parsed.match(uri)
+        return None if variables is None else dict(variables)
 
     def known(self, matched: Mapping[str, object], given: Mapping[str, object]) -> dict[str, str]:
-        """The variables in the URI and `given` beside it. Raises `MCPError` (-32602) if one is wrong."""
+        """Return the variables in the URI (`matched`) and in the arguments (`given`).
+
+        Raises `MCPError` (-32602) if one is wrong.
+        """
         known: dict[str, str] = {}
         for name in sorted(self.variables):
             value = given.get(name, matched.get(name))
@@ -283,16 +287,16 @@ class RangedResource:
     async def _whole(self, values: Mapping[str, str]) -> ResourceBytes:
         data, etag, size = bytearray(), None, 0
         while True:
-            found = await self.read(len(data), self.whole_bytes + 1, values)
-            if data and found.etag != etag:
+            piece = await self.read(len(data), self.whole_bytes + 1, values)
+            if data and piece.etag != etag:
                 raise MCPError(types.INTERNAL_ERROR, "it changed while it was read; read it again")
-            data, etag, size = data + found.data, found.etag, max(size, found.total_bytes or 0)
+            data, etag, size = data + piece.data, piece.etag, max(size, piece.total_bytes or 0)
             if max(size, len(data)) > self.whole_bytes:
                 self._refuse(f"it has more than {self.whole_bytes} bytes, and no range was given")
-            if not found.data and len(data) < size:
+            if not piece.data and len(data) < size:
                 raise MCPError(types.INTERNAL_ERROR, f"it has {size} bytes and ended after {len(data)}")
-            if not found.data or len(data) == size:
-                return replace(found, data=bytes(data), total_bytes=len(data))
+            if not piece.data or len(data) == size:
+                return replace(piece, data=bytes(data), total_bytes=len(data))
 
     def _offset(self, value: object, name: str, *, may_be_string: bool) -> int:
         if may_be_string and isinstance(value, str) and re.fullmatch(r"[0-9]{1,16}", value):
@@ -334,8 +338,8 @@ class _Registration:
     @classmethod
     def of(cls, server: Server[Any]) -> _Registration:
         entry = server.get_request_handler("resources/read")
-        found = getattr(entry.handler, "__self__", None) if entry is not None else None
-        return found if isinstance(found, cls) else cls(server)
+        owner = getattr(entry.handler, "__self__", None) if entry is not None else None
+        return owner if isinstance(owner, cls) else cls(server)
 
     def add(self, resource: RangedResource) -> None:
         self._resources.append(resource)
@@ -367,7 +371,7 @@ class _Registration:
     async def _theirs(
         self, model: type[_Listing], empty: dict[str, Any], context: Context, params: Any
     ) -> HandlerResult:
-        """A listing of the server itself, as a copy that can be added to; or its error."""
+        """Return a copy of the server's own listing, to add to; or its error."""
         entry = self._inner[context.method]
         result = empty if entry is None else await entry.handler(context, params)
         if isinstance(result, types.ErrorData):
@@ -416,10 +420,10 @@ class _Registration:
         bases = [base for files in offers if (base := files.base_url(ctx.request)) is not None]
         if not bases or isinstance(result, types.ErrorData):
             return result
-        told = dict(result) if isinstance(result, Mapping) else _wire(result)
+        members = dict(result) if isinstance(result, Mapping) else _wire(result)
         transports = sorted({urlsplit(base).scheme for base in bases})
-        able = {"files": {"download": True, "transports": transports}}
-        return told | {"capabilities": {**told.get("capabilities", {}), **able}}
+        files = {"files": {"download": True, "transports": transports}}
+        return members | {"capabilities": {**members.get("capabilities", {}), **files}}
 
     def _unknown(self, uri: str, context: Context) -> MCPError:
         modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS  # SEP-2164 changed the code
@@ -435,25 +439,25 @@ class _AuthorizeParams(types.RequestParams):
 
 
 def _parse(uri: str) -> tuple[str, frozenset[str]]:
-    """The template with `start` and `end`, and the names of its other variables."""
+    """Return the template with `start` and `end`, and the names of its other variables."""
     try:
         names = set(UriTemplate.parse(uri).variable_names)
     except InvalidUriTemplate as error:
         raise UsageError(f"expected a URI or a URI template, got {uri!r}: {error}") from error
     if "#" in uri or not urlsplit(uri).scheme:
         raise UsageError(f"expected a URI with a scheme and without a fragment, got {uri!r}")
-    wanted = ",".join(name for name in ("start", "end") if name not in names)
-    if not wanted:
+    missing = ",".join(name for name in ("start", "end") if name not in names)
+    if not missing:
         template = uri
     elif re.search(r"\{[?&][^}]+\}$", uri):
-        template = f"{uri[:-1]},{wanted}}}"
+        template = f"{uri[:-1]},{missing}}}"
     else:
-        template = f"{uri}{{{'&' if '?' in uri else '?'}{wanted}}}"
+        template = f"{uri}{{{'&' if '?' in uri else '?'}{missing}}}"
     return template, frozenset(names - {"start", "end"})
 
 
 def _required(source: object, variables: frozenset[str], uri: str) -> frozenset[str]:
-    """The variables that `source` cannot do without."""
+    """Return the variables that `source` requires."""
     if not callable(source):
         if variables:
             raise UsageError(f"{uri} has variables; expected a callable that reads, got {source!r:.80}")
@@ -468,9 +472,9 @@ def _required(source: object, variables: frozenset[str], uri: str) -> frozenset[
 
 
 def _lowlevel(server: object) -> Server[Any]:
-    for found in (server, getattr(server, "_lowlevel_server", None), getattr(server, "_mcp_server", None)):
-        if isinstance(found, Server):
-            return found
+    for inner in (server, getattr(server, "_lowlevel_server", None), getattr(server, "_mcp_server", None)):
+        if isinstance(inner, Server):
+            return inner
     raise UsageError(f"expected a Server or MCPServer of the SDK or a FastMCP, got {type(server).__name__}")
 
 
@@ -482,7 +486,7 @@ def _last_part(uri: str) -> str:
 async def _listed(resource: RangedResource) -> types.Resource:
     try:
         link = await resource.link()
-    except MCPError:  # one that cannot be read now hides no other one; its own read says why
+    except MCPError:  # one that cannot be read must not hide the others; a read of it reports the error
         return types.Resource(
             uri=resource.uri,
             name=resource.name,
@@ -498,6 +502,6 @@ def _wire(result: Any) -> dict[str, Any]:
 
 
 def _digest(digest: bytes) -> dict[str, str]:
-    """The digest as implementations of the draft spell it, and as people compare it."""
+    """Return the digest as implementations of the draft spell it, and as people compare it."""
     value = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return {"algorithm": "sha-256", "value": value, "sha-256": digest.hex()}

@@ -1,4 +1,4 @@
-"""State of a running server that its requests share: the graceful shutdown, and slots for what they hold."""
+"""The state of a running server that its requests share: its graceful shutdown, and its slots."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import trio
 from starlette.types import Scope
 
 GRACE_SECONDS: Final = 30.0
-"""Kubernetes gives a container as long between SIGTERM and SIGKILL; systemd gives 90 s."""
+"""Limits the shutdown: Kubernetes allows as long between SIGTERM and SIGKILL, systemd 90 s."""
 
 SERVING_EXTENSION: Final = "playhead.serving"
-"""Under `extensions` of a request's scope: the server's `Serving`."""
+"""The key under `extensions` of a request's scope that has the server's `Serving`."""
 
 
 class Shutdown:
@@ -28,7 +28,7 @@ class Shutdown:
     """
 
     def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        """`grace_seconds` are for the requests in flight; those not finished by then are cancelled."""
+        """`grace_seconds` limit the requests in flight; those not finished by then are cancelled."""
         self.requested = trio.Event()
         self.grace_seconds = grace_seconds
 
@@ -40,7 +40,7 @@ class Shutdown:
         """Wait for SIGTERM, request the shutdown and return. Outside the main thread, where Python receives
         no signals, return at once.
 
-        Once it has returned (or was cancelled), SIGTERM has its previous effect again: a second one ends the
+        Once it has returned (or was cancelled), SIGTERM has its previous effect: a second one ends the
         command at once, as Ctrl-C always does.
         """
         if threading.current_thread() is not threading.main_thread():
@@ -54,13 +54,13 @@ class Shutdown:
 
 
 class Slot:
-    """One of a server's slots for requests, or a claim to one. It is its own borrower."""
+    """A slot of a server for one request, or a claim to one. It is its own borrower."""
 
     def __init__(self, slots: trio.CapacityLimiter) -> None:
         self._slots = slots
         self.held = False
         self.adopted = False
-        """Whoever got it with a message releases it."""
+        """True once the receiver of the message releases it."""
 
     async def take(self) -> None:
         """Wait for a free slot, first come, first served."""
@@ -91,10 +91,10 @@ class Serving:
 
     shutdown: Shutdown
     slots: trio.CapacityLimiter
-    """See `HttpServerOptions.requests`."""
+    """The slots of `HttpServerOptions.requests`."""
 
     @classmethod
     def of(cls, scope: Scope) -> Serving | None:
-        """The `Serving` of a request; None under another server than `serve_app`."""
-        found = (scope.get("extensions") or {}).get(SERVING_EXTENSION)
-        return found if isinstance(found, cls) else None
+        """Return the `Serving` of a request; None under another server than `serve_app`."""
+        serving = (scope.get("extensions") or {}).get(SERVING_EXTENSION)
+        return serving if isinstance(serving, cls) else None

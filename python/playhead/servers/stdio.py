@@ -8,6 +8,7 @@ and it holds no lock that the interpreter would need at exit.
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import anyio
@@ -40,7 +41,7 @@ async def serve_stdio(
     """
     refused, refusals = anyio.create_memory_object_stream[SessionMessage](0)
     # The SDK only iterates over stdin.
-    lines = cast("anyio.AsyncFile[str]", _MessageLines(StdinLines(limits=limits), refused))
+    lines = cast("anyio.AsyncFile[str]", _messages(StdinLines(limits=limits), refused))
     async with refused, stdio_server(stdin=lines) as (read, write), trio.open_nursery() as nursery:
 
         async def answer() -> None:
@@ -54,25 +55,14 @@ async def serve_stdio(
         refused.close()  # stdin has ended; refusals are still sent
 
 
-class _MessageLines:
-    """The lines that are messages. Others are answered with an error, and empty ones skipped."""
-
-    def __init__(self, lines: StdinLines, refused: MemoryObjectSendStream[SessionMessage]) -> None:
-        self._lines = lines
-        self._refused = refused
-
-    def __aiter__(self) -> _MessageLines:
-        return self
-
-    async def __anext__(self) -> str:
-        while True:
-            line = await anext(self._lines)
-            if not line.strip():
-                continue
-            found = decode(line.encode())
-            if not isinstance(found, ErrorAnswer):
-                return line
-            await self._refused.send(SessionMessage(found.answer))
+async def _messages(lines: StdinLines, refused: MemoryObjectSendStream[SessionMessage]) -> AsyncIterator[str]:
+    """Iterate over the lines that are messages. Others are answered with an error; empty ones are skipped."""
+    async for line in lines:
+        message = decode(line.encode()) if line.strip() else None
+        if isinstance(message, ErrorAnswer):
+            await refused.send(SessionMessage(message.answer))
+        elif message is not None:
+            yield line
 
 
 class StdinLines:
@@ -92,14 +82,14 @@ class StdinLines:
         return self
 
     async def __anext__(self) -> str:
-        """The next line.
+        """Return the next line.
 
         Raises:
             LimitError: a line is longer than `limits.message_bytes`.
             StopAsyncIteration: the other side closed.
 
-        Cancelled, the only bytes lost to a later call are those that a read in progress still takes: a
-        cancelled server reads no more.
+        If cancelled, a later call misses only the bytes that a read in progress still takes; a cancelled
+        server reads no more.
         """
         while True:
             event = self._framer.next_event()

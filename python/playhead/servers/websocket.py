@@ -38,9 +38,9 @@ from playhead.servers.websocket_frames import (
 SUBPROTOCOL: Final = "mcp"
 CANCELLED: Final = "notifications/cancelled"
 ANSWERING: Final = object()
-"""The key of the request whose answer is being sent; one task sends."""
+"""The key of the request whose answer is being sent. There is one at most, because one task sends."""
 _SUBSCRIBE: Final = "subscriptions/listen"
-"""A request that does not end by itself."""
+"""The method of a request that does not end by itself."""
 
 FromClient = MemoryObjectSendStream[SessionMessage | Exception]
 ToClient = MemoryObjectReceiveStream[SessionMessage]
@@ -51,26 +51,25 @@ class WebSocketServerOptions(FrameOptions):
     """Bounds on one connection. Sizes are in bytes, times in seconds."""
 
     json_depth: int = MESSAGE_LIMITS.json_depth
-    """Nesting of a message."""
+    """Limits the nesting of a message."""
     json_values: int = MESSAGE_LIMITS.json_values
-    """Values of a message."""
+    """Limits the values of a message."""
     requests_in_flight: int = 8
-    """Requests in work, or with an answer that the client has not taken yet. Further ones wait. Each needs
-    one of the server's slots (`HttpServerOptions.requests`), but for the first one of a connection."""
+    """Limits the requests in work, or with an answer that the client has not taken yet. Further ones wait.
+    All but the first of a connection need one of the server's slots (`HttpServerOptions.requests`)."""
     requests_waiting: int = 256
-    """Requests in flight and waiting; one more is answered with -32603 at once."""
+    """Limits the requests in flight and waiting; one more is answered with -32603 at once."""
     waiting_bytes: int = 256 * KIB
-    """The same, in bytes of the requests. A single one may be longer."""
+    """Limits the bytes of these requests. A single one may be longer."""
 
 
 DEFAULT_OPTIONS: Final = WebSocketServerOptions()
 
 
 def websocket_routes(server: Server[Any], path: str) -> list[WebSocketRoute]:
-    """Routes for `server` at `path`, and for HTTP 404 to a WebSocket anywhere else.
+    """Return the routes for `server` at `path`, and one that answers a WebSocket anywhere else with HTTP 404.
 
-    Starlette answers those with 403, which says that other credentials would help. Use them as the last
-    routes.
+    Starlette would answer 403, as if other credentials helped. Use them as the last routes.
     """
     return [WebSocketRoute(path, websocket_endpoint(server)), WebSocketRoute("/{path:path}", _not_found)]
 
@@ -82,11 +81,11 @@ async def _not_found(websocket: WebSocket) -> None:
 def websocket_endpoint(
     server: Server[Any], *, options: WebSocketServerOptions = DEFAULT_OPTIONS
 ) -> Callable[[WebSocket], Awaitable[None]]:
-    """The endpoint of a Starlette `WebSocketRoute` that serves `server` to every client that connects.
+    """Return the endpoint of a Starlette `WebSocketRoute` that serves `server` to every client that connects.
 
-    Under `serve_app` all of `options` hold, and a shutdown lets the requests in flight have their answers and
-    then closes with 1001. Under another ASGI server the frames (size, pings, silence, deadlines) are bounded
-    by that server's own settings.
+    Under `serve_app` all of `options` apply, and a shutdown waits for the answers to the requests in flight,
+    then closes with 1001. Under another ASGI server that server's own settings bound the frames (size, pings,
+    silence, deadlines).
 
     Close codes: 1003 a binary frame; 1007 text that is not UTF-8; 1002 a malformed frame; 1009 a message too
     long; 1008 a message that is not complete in time, or silence; 1001 shut down; 1011 the server failed;
@@ -117,7 +116,7 @@ def websocket_endpoint(
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _QueuedRequest:
     """A request, from its arrival until its answer was sent."""
 
     request: types.JSONRPCRequest
@@ -128,34 +127,36 @@ class _Held:
 class RequestQueue:
     """The requests of one connection: each is waiting, then in flight, then forgotten. No clock, no socket.
 
-    A client may send requests without waiting for answers, more than a server can hold. So a few are in
+    A client may send more requests than a server can store, without waiting for answers. So a few are in
     flight, the next ones wait in order, and one too many is refused. A request is in flight until its answer
-    was sent: a client that does not read gets no further.
+    was sent, so a client that does not read makes no progress.
 
-    Bounds for each connection do not bound the server (200 clients that each filled theirs held 1.9 GB), so
-    the slots are shared. A connection's first request needs none: every client makes progress, whatever the
-    others hold.
+    Bounds per connection do not bound the server (200 clients at their bounds took 1.9 GB), so the slots are
+    shared. The first request of a connection needs none: every client makes progress, whatever the others do.
     """
 
     def __init__(self, options: WebSocketServerOptions, slots: trio.CapacityLimiter) -> None:
         self._options = options
         self._slots = slots
-        self._waiting: OrderedDict[types.RequestId, _Held] = OrderedDict()
-        self._in_flight: dict[object, _Held] = {}
+        self._waiting: OrderedDict[types.RequestId, _QueuedRequest] = OrderedDict()
+        self._in_flight: dict[object, _QueuedRequest] = {}
         self._bytes = 0
         self.refuses_new = False
-        """The server shuts down: requests that were taken are finished, and no others are taken."""
+        """True during a shutdown: the requests in the queue are answered, and new ones refused."""
+
+    @property
+    def _all(self) -> tuple[_QueuedRequest, ...]:
+        return (*self._waiting.values(), *self._in_flight.values())
 
     @property
     def finished(self) -> bool:
-        """Every request has its answer, except subscriptions."""
-        held = (*self._waiting.values(), *self._in_flight.values())
-        return all(one.request.method == _SUBSCRIBE for one in held)
+        """True if every request but the subscriptions was answered."""
+        return all(each.request.method == _SUBSCRIBE for each in self._all)
 
     def take(
         self, request: types.JSONRPCRequest, *, size_bytes: int, slot: Slot | None = None
     ) -> ErrorAnswer | None:
-        """Add a request of `size_bytes`, with the slot of its message, or say why not."""
+        """Add a request of `size_bytes`, with the slot of its message. Returns the error if it is refused."""
         if self.refuses_new:
             return self._refuse(request, "the server is shutting down; ask elsewhere")
         if request.id in self._waiting or request.id in self._in_flight:
@@ -174,29 +175,28 @@ class RequestQueue:
         if size_bytes > OWN_BYTES and not slot.take_nowait():
             return self._refuse(request, NO_SLOT)
         slot.adopted = True
-        self._waiting[request.id] = _Held(request, size_bytes, slot)
+        self._waiting[request.id] = _QueuedRequest(request, size_bytes, slot)
         self._bytes += size_bytes
         return None
 
     def next_due(self) -> types.JSONRPCRequest | None:
-        """Take the next request into work; None if none waits, or no more can be in flight now."""
+        """Put the next request in flight and return it; None if none waits, or no more can be in flight."""
         if not self._waiting or len(self._in_flight) >= self._options.requests_in_flight:
             return None
-        request_id, held = next(iter(self._waiting.items()))
-        if self._in_flight and not held.slot.take_nowait():
+        request_id, queued = next(iter(self._waiting.items()))
+        if self._in_flight and not queued.slot.take_nowait():
             return None
         self._in_flight[request_id] = self._waiting.pop(request_id)
-        return held.request
+        return queued.request
 
     def answering(self, request_id: types.RequestId | None) -> None:
-        """Free the id of a request whose answer is sent now. The request is in flight, as `ANSWERING`, until
-        that is done: a client may use the id again as soon as it has the answer."""
-        if (held := self._in_flight.pop(request_id, None)) is not None:
-            self._in_flight[ANSWERING] = held
+        """Free the id of a request whose answer is sent now, because a client may use the id again as soon as
+        it has the answer. The request is in flight, as `ANSWERING`, until the answer was sent."""
+        if (queued := self._in_flight.pop(request_id, None)) is not None:
+            self._in_flight[ANSWERING] = queued
 
     def done(self, request_id: object) -> bool:
-        """Forget a request in flight that was answered, or never will be. False for an unknown
-        request."""
+        """Forget a request in flight that needs no answer any more. False for an unknown request."""
         return self._forget(self._in_flight.pop(request_id, None))
 
     def cancel_waiting(self, notification: types.JSONRPCNotification) -> bool:
@@ -208,15 +208,15 @@ class RequestQueue:
         return self._forget(self._waiting.pop(request_id, None))
 
     def close(self) -> None:
-        """Give back every slot. The connection has ended."""
-        for held in (*self._waiting.values(), *self._in_flight.values()):
-            self._forget(held)
+        """Release every slot. The connection has ended."""
+        for queued in self._all:
+            self._forget(queued)
 
-    def _forget(self, held: _Held | None) -> bool:
-        if held is None:
+    def _forget(self, queued: _QueuedRequest | None) -> bool:
+        if queued is None:
             return False
-        self._bytes -= held.size_bytes
-        held.slot.release()
+        self._bytes -= queued.size_bytes
+        queued.slot.release()
         return True
 
     def _refuse(self, request: types.JSONRPCRequest, reason: str) -> ErrorAnswer:
@@ -224,9 +224,9 @@ class RequestQueue:
 
 
 class _McpConnection:
-    """One client, between ASGI's messages and the SDK's streams.
+    """A client's connection, between ASGI's messages and the SDK's streams.
 
-    Three tasks alongside the SDK's: one reads, one sends, one passes on requests that are due.
+    Three tasks run alongside the SDK's: one reads, one sends, one passes on the requests that are due.
     """
 
     def __init__(
@@ -246,11 +246,11 @@ class _McpConnection:
         """Unparked when a request is done."""
 
     async def run(self, shutdown: Shutdown) -> None:
-        """Serve until the client has left, broke a rule or failed to read, or the server was shut down.
+        """Serve until the client leaves, breaks a rule or does not read, or until the server is shut down.
 
-        Cancelled, it leaves the closing to the ASGI server.
+        If cancelled, the ASGI server closes the connection.
         """
-        # Without buffers: a sender waits until its message was taken, down to the client's own buffers.
+        # No buffers: a sender waits until its message was taken, so a client that does not read holds it up.
         from_client, to_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         from_server, to_client = anyio.create_memory_object_stream[SessionMessage](0)
         async with trio.open_nursery() as nursery:
@@ -321,7 +321,7 @@ class _McpConnection:
         async with to_client:
             async for item in to_client:
                 if self._websocket.application_state is not WebSocketState.CONNECTED:
-                    continue  # closed by this side: nobody can use what follows
+                    continue  # closed by this side: nothing can follow
                 message = item.message
                 answered = (
                     message.id if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) else None

@@ -1,9 +1,9 @@
 """The frames of one WebSocket as ASGI messages, with bounds on the time and memory of its client.
 
-Frames are read when the application asks for the next message, in its own task. A client that sends faster
-than the application takes is therefore held up by TCP, and nothing is queued here but one unfinished message.
-`FrameStream` holds it, and has the rules. Pongs, pings and closing frames are sent by that task too, or after
-a message by the task that sends it.
+Frames are read when the application asks for the next message, in the application's task. So TCP holds up a
+client that sends faster than the application receives, and only one unfinished message is buffered, in the
+`FrameStream`, which also has the rules of the protocol. The same task sends pongs, pings and closing frames;
+so does a task that has just sent a message.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SLOT_KEY: Final = "playhead.slot"
 asked for, unless it was adopted."""
 
 MESSAGE_FRAGMENTS: Final = 131_072
-"""Frames of one message. An empty one costs no byte of `message_bytes`, but some 15 µs."""
+"""Limits the frames of one message. An empty frame uses no byte of `message_bytes`, but takes some 15 µs."""
 
 OWN_BYTES: Final = 64 * KIB
-"""A message that is longer waits for one of the server's slots, so that not every client can send one at
-once."""
+"""The length of a message past which it waits for one of the server's slots, because all clients may send
+long messages at once."""
 
 NO_SLOT: Final = "the server has as many requests in work as it can hold; try again later"
 NO_BINARY: Final = "expected text frames, got a binary one"
@@ -47,28 +47,28 @@ class FrameOptions:
     """Bounds on the frames of one connection. Sizes are in bytes, times in seconds."""
 
     message_bytes: int = 1088 * KIB
-    """A message from the client, in however many frames: 1 MiB, as over HTTP, and room for what surrounds its
-    arguments. A longer one closes with 1009."""
+    """Limits a message from the client, in any number of frames: 1 MiB, as over HTTP, and room for what
+    surrounds its arguments. A longer one closes with 1009."""
     message_seconds: float = 20.0
-    """From the first frame of a message to its last; then 1008."""
+    """Limits the time from the first frame of a message to its last; then 1008."""
     ping_seconds: float = 20.0
-    """Silence after which the client is pinged, and between two pings: half of what the usual proxies and
-    NATs allow an idle connection."""
+    """The silence before a ping, and between two: half of what the usual proxies and NATs allow an idle
+    connection."""
     silence_seconds: float = 60.0
-    """Without a byte from the client, pongs counted; then 1008."""
+    """Limits the silence of the client, whose pongs count; then 1008."""
     send_seconds: float = 30.0
-    """For each 64 KiB that a client has to take: 2 KiB/s, a tenth of the slowest music."""
+    """Limits the time in which a client takes 64 KiB: 2 KiB/s, a tenth of the slowest music."""
 
 
 class FramedWebSocket:
-    """One WebSocket on a wire. `receive` and `send` are those of ASGI, for text messages.
+    """A WebSocket on a wire. `receive` and `send` are ASGI's, for text messages.
 
     Args:
         wire: carries the frames; it gets the application's `send_seconds`.
         slots: for long messages.
         role: `CLIENT` if the server has dialled.
         closing_seconds: limit for the client to close, once this side has.
-        accept: completes the handshake, and returns the bytes that were received behind it.
+        accept: completes the handshake, and returns the bytes that followed it.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class FramedWebSocket:
         self._slot = Slot(slots)
         self._sending = trio.StrictFIFOLock()
         self.received_any = False
-        """A message was received."""
+        """True once a message was received."""
 
     @property
     def is_accepted(self) -> bool:
@@ -107,13 +107,13 @@ class FramedWebSocket:
     # --- to the application ---------------------------------------------------------------------------
 
     async def receive(self) -> Message:
-        """The next whole message, read from the wire; a disconnect at the end."""
+        """Receive the next whole message from the wire; a disconnect at the end."""
         if not self._connect_received:
             self._connect_received = True
             return {"type": "websocket.connect"}
         assert self._frames is not None, "an application accepts before it receives"
         frames = self._frames
-        frames.excuse(trio.current_time())  # while the application did not ask, nobody was silent
+        frames.excuse(trio.current_time())  # time in which nothing was read is not the client's silence
         self._release_slot()
         while True:
             event = frames.next_event()
@@ -139,10 +139,10 @@ class FramedWebSocket:
                     await self._read(frames)
 
     async def _read(self, frames: FrameStream) -> None:
-        """Take the time, send the control frames that are due, and read."""
+        """Send the control frames that are due, and read once."""
         now = trio.current_time()
         if self._sending.locked():
-            frames.excuse(now)  # the client is busy with an answer, and gets no ping before its end
+            frames.excuse(now)  # the client is busy with an answer, and can get no ping before its end
         frames.on_time(now)
         if not self._sending.locked():
             await self._send_control(frames)
@@ -161,7 +161,7 @@ class FramedWebSocket:
     # --- from the application -------------------------------------------------------------------------
 
     async def send(self, message: Message) -> None:
-        """Raises `OSError` if the client has left."""
+        """Send an ASGI message. Raises `OSError` if the client has left."""
         frames = self._frames
         if frames is None:
             received = await self._accept_handshake(message)

@@ -12,9 +12,9 @@ import trio
 from playhead.limits import KIB
 
 SEND_BYTES: Final = 64 * KIB
-"""The piece of an answer that has `HttpServerOptions.send_seconds`."""
+"""The piece of an answer that `HttpServerOptions.send_seconds` limits."""
 RECEIVE_BYTES: Final = 16 * KIB
-"""The most that one read takes."""
+"""Limits one read."""
 
 
 class ClientGoneError(ConnectionError):
@@ -38,9 +38,9 @@ class Wire:
         return None
 
     async def send(self, data: bytes) -> None:
-        """Send what the system takes at once, then pieces, each with its deadline. One task may, at a time.
+        """Send what the system takes at once, then pieces, each with its deadline. For one task at a time.
 
-        Anything but success closes the connection.
+        If it fails or is cancelled, the connection is closed.
 
         Raises:
             ClientGoneError: the connection broke or was closed, or the client does not read.
@@ -49,7 +49,7 @@ class Wire:
         try:
             with memoryview(data) as view:
                 if isinstance(self._stream, trio.SocketStream):
-                    # Without a checkpoint: the pages of all clients would be in memory at once.
+                    # No checkpoint before it, or the pages of all clients would be in memory at once.
                     with suppress(BlockingIOError):
                         sent = os.write(self._stream.socket.fileno(), view)
                 while sent < len(view):

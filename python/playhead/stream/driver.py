@@ -328,7 +328,8 @@ class Driver:
         request = flight.request
         error = DeadlineError(
             f"{self._server_name}: expected an answer to the read of [{request.start}, {request.end}), got "
-            f"no byte for {self._options.timeout:g} s; raise StreamOptions.timeout to wait longer"
+            f"no byte for {self._options.timeout:g} s",
+            advice="raise StreamOptions.timeout to wait longer",
         )
         size = request.end - request.start
         self._page_limit.timed_out(size, error, sent_at=flight.sent_at, now=now)

@@ -209,7 +209,9 @@ def says_not_found(error: PlayheadError) -> bool:
     if isinstance(error, HttpRefusedError):
         return error.status in {404, 410}
     if isinstance(error, ServerError):
-        return error.code == NOT_FOUND_CODE or _NOT_FOUND.search(error.said or str(error)) is not None
+        return (
+            error.code == NOT_FOUND_CODE or _NOT_FOUND.search(error.server_message or str(error)) is not None
+        )
     return False
 
 
@@ -218,7 +220,7 @@ def _summary(refusal: Refusal) -> str:
     if error is None:
         return f"no byte: {refusal.claims_end}"
     if isinstance(error, ServerError):
-        return f"{error.code}: {_brief(error.said or str(error))}"
+        return f"{error.code}: {_brief(error.server_message or str(error))}"
     return _brief(str(error))
 
 

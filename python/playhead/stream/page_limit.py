@@ -51,7 +51,7 @@ def names_size(error: PlayheadError) -> bool:
         return error.code == MESSAGE_TOO_BIG
     if not isinstance(error, (ServerError, HttpRefusedError, HttpStatusError)):
         return False
-    message = error.said if isinstance(error, ServerError) and error.said else str(error)
+    message = error.server_message if isinstance(error, ServerError) and error.server_message else str(error)
     return _TOO_LARGE.search(message) is not None and _OF_ANOTHER_KIND.search(message) is None
 
 

@@ -284,7 +284,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         return self._driver.can_seek(offset)
 
     @property
-    def kept_range(self) -> tuple[int, int]:
+    def buffered_range(self) -> tuple[int, int]:
         return self._pipe.kept_from, self._pipe.tail
 
     def interrupt(self) -> None:

@@ -201,7 +201,7 @@ class ResponseHandler:
         offset, reason, amount = broken
         server, patience = self.server_name, self.patience_seconds
         last = self.last_error
-        because = f" (the last read failed: {last})" if last is not None else ""
+        because = f" (the last read failed: {last.message})" if last is not None else ""
         error: PlayheadError
         match reason:
             case "refused":
@@ -223,16 +223,16 @@ class ResponseHandler:
             case "retry-after":
                 error = StreamBrokenError(
                     f"{server}: expected bytes from {offset} on, got a request to wait {amount:.0f} s, "
-                    f"longer than the patience of {patience:g} s{because}; try again "
-                    "later, or raise StreamOptions.patience_seconds",
+                    f"longer than the patience of {patience:g} s{because}; try again later",
                     offset=offset,
+                    advice="raise StreamOptions.patience_seconds to wait longer",
                 )
             case _:
                 error = StreamBrokenError(
                     f"{server}: expected bytes from {offset} on, got none while the reader waited "
-                    f"{patience:g} s{because}; check the server and the connection, or "
-                    "raise StreamOptions.patience_seconds",
+                    f"{patience:g} s{because}; check the server and the connection",
                     offset=offset,
+                    advice="raise StreamOptions.patience_seconds to wait longer",
                 )
         error.__cause__ = last
         return error

@@ -108,8 +108,8 @@ class RingWriter:
                 self._wake()
         if stop > cap:
             raise LimitError(
-                f"stream: expected at most {self._max_bytes} bytes, got {stop} or more; raise "
-                "StreamOptions.max_bytes (Limits.stream_bytes) if the resource may be that long",
+                f"stream: expected at most {self._max_bytes} bytes, got {stop} or more",
+                advice="raise StreamOptions.max_bytes (Limits.stream_bytes) if the resource may be that long",
                 limit="stream_bytes",
                 allowed=self._max_bytes,
                 got=stop,

@@ -63,8 +63,8 @@ class Reader(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot seek")
 
     @property
-    def kept_range(self) -> tuple[int, int]:
-        """The offsets (first, last) to which a seek reads nothing anew. Empty, `(0, 0)`, if not known."""
+    def buffered_range(self) -> tuple[int, int]:
+        """The offsets (first, last) within which a seek needs no new read. `(0, 0)` if unknown."""
         return 0, 0
 
     @property
@@ -125,7 +125,7 @@ class BytesReader(Reader):
         return True
 
     @property
-    def kept_range(self) -> tuple[int, int]:
+    def buffered_range(self) -> tuple[int, int]:
         return 0, len(self._data)
 
     @property

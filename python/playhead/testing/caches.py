@@ -1,12 +1,12 @@
-"""Laws of page caches: a suite for your own.
+"""The laws of page caches: a suite for a cache of your own.
 
     @pytest.mark.parametrize("law", CACHE_LAWS, ids=law_name)
     async def test_my_cache(law):
         await law(MyCache)
 
 A law takes a function that makes a cache, runs under trio, and raises `AssertionError`. The caches may share
-what they hold: every law uses keys of its own. Those of `CLAIM_LAWS` are for a `ClaimingCache`; the caches
-that one of them makes stand for those of several processes, and must share what they hold.
+their content, because every law uses keys of its own. `CLAIM_LAWS` are for a `ClaimingCache`; the caches that
+one of them makes stand for those of several processes, and must share their content.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ClaimLaw = Callable[[MakeClaimingCache], Awaitable[None]]
 
 
 def block_of(key: str, block: int, n_bytes: int = BLOCK_BYTES) -> bytes:
-    """Return bytes that belong to one block of one key alone."""
+    """Return the bytes of a block, which differ for each key and block."""
     return random.Random(f"{key}:{block}").randbytes(n_bytes)
 
 
 def new_key() -> str:
-    """Return a key that nobody has used."""
+    """Return a new key."""
     return secrets.token_hex(32)
 
 
@@ -97,19 +97,19 @@ async def takes_a_block_twice(make_cache: MakeCache) -> None:
 
 async def serves_many_tasks_at_once(make_cache: MakeCache) -> None:
     cache, keys = make_cache(), [new_key() for _ in range(4)]
-    found: list[bool] = []
+    answers: list[bool] = []
 
     async def use(key: str, block: int) -> None:
         before = await cache.get(key, block)
         await cache.put(key, block, block_of(key, block))
         after = await cache.get(key, block)
-        found.append(before in (None, after) and after == block_of(key, block))
+        answers.append(before in (None, after) and after == block_of(key, block))
 
     async with trio.open_nursery() as nursery:
         for key in keys:
             for block in (0, 1, 2, 0, 1, 2):
                 nursery.start_soon(use, key, block)
-    assert found == [True] * 24
+    assert answers == [True] * 24
 
 
 async def stores_a_block_whole_or_not_at_all(make_cache: MakeCache) -> None:
@@ -141,7 +141,8 @@ CACHE_LAWS: tuple[CacheLaw, ...] = (
 # --- claims -------------------------------------------------------------------------------------------------
 
 WAIT_SECONDS = 60.0
-"""Longer than any law takes: a cache that wakes nobody fails it, after `MOST_SECONDS`."""
+"""The time of a wait, longer than any law takes: a cache that never wakes a waiter fails, after
+`MOST_SECONDS`."""
 MOST_SECONDS = 10.0
 
 
@@ -191,7 +192,7 @@ async def a_waiter_is_woken_when_the_block_is_stored(make_cache: MakeClaimingCac
             for block in (1, 0):
                 await ours.put(key, block, block_of(key, block))
                 await theirs.get(key, 9)
-        # Now that a connection listens, if it needs one: nothing is missed between a look and the wait.
+        # The cache listens by now, so no news is missed between `get` and `wait`.
         for block in (2, 3):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait, block)

@@ -1,14 +1,13 @@
 """Slow links: a rate and a latency between a client and a real server, for TCP and for stdio pipes.
 
-A `Link` is what all its connections share: one `TokenBucket` that lets bytes leave at `rate` and a fixed
-latency in each direction. Connections take turns of a quantum each, so they get fair shares, as flows do
-behind one bottleneck. Rate applies downwards (server to client), where the pages travel; requests only pay
-the latency.
+The connections of a `Link` share one `TokenBucket`, which lets bytes leave at `rate`, and a fixed latency in
+each direction. They take turns of a quantum each, so they get fair shares, as flows do behind one bottleneck.
+The rate limits the way down (server to client), where the pages travel; requests only have the latency.
 
     python -m playhead.testing.links --rate 1250000 --latency 0.02 -- python server.py
     python -m playhead.testing.links --rate 1250000 --latency 0.02 --tcp 127.0.0.1:3001
 
-The second prints the address of its proxy on stdout and serves as long as its stdin is open.
+The second command prints the address of its proxy on stdout, and serves while its stdin is open.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from math import inf
 import trio
 
 QUANTUM_SECONDS = 0.002
-"""Duration of a slice at the bottleneck: short compared with any latency worth measuring, long compared with
-a wake-up."""
+"""The duration of a slice at the bottleneck: short compared with any latency worth measuring, long compared
+with a wake-up."""
 
 QUANTUM_MIN_BYTES = 1024
 QUANTUM_MAX_BYTES = 64 * 1024
 CREDIT_SECONDS = 0.005
-"""Lateness that a sender may catch up. Without it each late wake-up loses rate; with much more, a burst at
-the start would be free."""
+"""The lateness that a sender may make up for. Without it each late wake-up loses rate; with much more, a
+burst at the start would be free."""
 
 QUEUED_QUANTA = 512
-"""Slices in transit in one direction of a connection: enough for 1 s of latency at 2 ms each."""
+"""Limits the slices in transit in one direction of a connection: enough for 1 s of latency at 2 ms each."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +47,7 @@ class TokenBucket:
 
     def __post_init__(self) -> None:
         if not self.rate_bytes_per_second > 0:
-            raise ValueError(f"a link's rate must be above 0 bytes/s, not {self.rate_bytes_per_second}")
+            raise ValueError(f"rate: expected more than 0 bytes/s, got {self.rate_bytes_per_second}")
 
     def reserve(self, n_bytes: int, now: float) -> float:
         """Queue `n_bytes` after all earlier ones; returns the time when the last of them leaves.
@@ -74,7 +73,7 @@ class Link:
 
     def __post_init__(self) -> None:
         if self.latency_seconds < 0:
-            raise ValueError(f"a link's latency must be 0 s or more, not {self.latency_seconds}")
+            raise ValueError(f"latency: expected 0 s or more, got {self.latency_seconds}")
         object.__setattr__(self, "down", TokenBucket(rate_bytes_per_second=self.rate_bytes_per_second))
         object.__setattr__(self, "up", TokenBucket())
 
@@ -90,9 +89,9 @@ async def carry(
     source: trio.abc.ReceiveStream,
     sink: trio.abc.SendStream,
 ) -> bool:
-    """Carry bytes from `source` to `sink` until `source` ends, which is passed on once all have arrived.
+    """Carry bytes from `source` to `sink` until `source` ends. The end is passed on after the last byte.
 
-    Returns False if a peer broke one end, which stops the transfer; this is an end of a link, not an error.
+    Returns False if a peer broke one end. That stops the transfer, as an outage of the link would.
     """
     send, receive = trio.open_memory_channel[tuple[float, bytes | bytearray]](QUEUED_QUANTA)
 
@@ -109,9 +108,9 @@ async def carry(
     async def depart() -> None:
         async with send:
             while chunk := await source.receive_some(link.quantum_bytes):
-                left = bucket.reserve(len(chunk), trio.current_time())
-                await trio.sleep_until(left)
-                await send.send((left + link.latency_seconds, chunk))
+                departure = bucket.reserve(len(chunk), trio.current_time())
+                await trio.sleep_until(departure)
+                await send.send((departure + link.latency_seconds, chunk))
 
     whole = False
     try:
@@ -201,9 +200,11 @@ async def run_proxy(link: Link, *, host: str, port: int) -> int:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m playhead.testing.links", description=__doc__)
-    arguments.add_argument("--rate", type=float, default=inf, help="bytes a second, downwards")
+    arguments.add_argument("--rate", type=float, default=inf, help="bytes per second, from server to client")
     arguments.add_argument("--latency", type=float, default=0.0, help="seconds, in each direction")
-    arguments.add_argument("--tcp", metavar="HOST:PORT", help="stand in front of this address, not a command")
+    arguments.add_argument(
+        "--tcp", metavar="HOST:PORT", help="proxy this address instead of running a command"
+    )
     arguments.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     options = arguments.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class ScriptedReader(Reader):
     """A `Reader` over `data`.
 
-    `sizes` are the most bytes of each read in turn, the last one repeated (default: as many as requested).
-    `error` is raised in place of the end. `hold_at`: at this offset, readers block until `release` or
-    `close`; `held` is set while one does.
+    `sizes` limit the bytes of each read in turn; the last one repeats (default: no limit). `error` is raised
+    in place of the end. At the offset `hold_at`, readers block until `release` or `close`; `blocked` is set
+    while one does.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ScriptedReader(Reader):
         self._error = error
         self._hold_at = hold_at
         self._holding = threading.Condition()
-        self.held = threading.Event()
+        self.blocked = threading.Event()
         self.position = 0
         self.closed = False
         self.readers_blocked = 0
@@ -62,17 +62,17 @@ class ScriptedReader(Reader):
         """Release a blocked reader, as far as `hold_at` (default: to the end)."""
         with self._holding:
             self._hold_at = hold_at
-            self.held.clear()
+            self.blocked.clear()
             self._holding.notify_all()
 
     def close(self) -> None:
-        """Close, like leaving a playable's context: a blocked reader gets `ClosedError`."""
+        """Close, as leaving a playable's context does: a blocked reader gets `ClosedError`."""
         self.closed = True
         self.release()
 
     def _block(self, timeout: float | None) -> None:
         self.readers_blocked += 1
-        self.held.set()
+        self.blocked.set()
         try:
             with self._holding:
                 if not self._holding.wait_for(lambda: self.position != self._hold_at, timeout):
@@ -109,6 +109,6 @@ class ScriptedMedia:
 
 def _repeat_last(sizes: Iterable[int]) -> Iterator[int]:
     last = 1 << 62
-    for last in sizes:  # the last one is what is repeated
+    for last in sizes:
         yield last
     yield from repeat(last)

@@ -1,4 +1,4 @@
-"""A paged resource in memory that answers ranged reads as well, or as badly, as servers do.
+"""A paged resource in memory that answers ranged reads as servers do, with their faults if wanted.
 
 `ScriptedPages` is a `stream.answer.ReadRange`. Its options combine:
 
@@ -23,7 +23,7 @@ EndStyle = Literal["empty_blob", "empty_list", "done", "416", "refuse", "last_pa
 
 @dataclass(kw_only=True)
 class ReadRecord:
-    """A read as seen by the server."""
+    """A read, as the server saw it."""
 
     start: int
     end: int
@@ -32,25 +32,25 @@ class ReadRecord:
 
 @dataclass(slots=True)
 class ScriptedPages:
-    """Serves `data`. The defaults are a server without faults.
+    """A server of `data`. By default it has no faults.
 
     Times are seconds of trio's clock, for use with a `MockClock`.
     """
 
     data: bytes
     cap_bytes: int | None = None
-    """Most bytes of an answer."""
+    """Limits the bytes of an answer."""
     blobs_a_page: int = 1
     ignore_range: bool = False
     """Every answer is the whole resource."""
     ignore_range_until_end: bool = False
-    """As `ignore_range`, but a read that starts past the end is answered as `end` says."""
+    """Every answer is the whole resource, except for a read past the end, which is answered as `end` says."""
     own_page_bytes: int | None = None
     """`start` is honoured, `end` is not: every answer has this many bytes."""
     overlap_bytes: int = 0
     """Every answer has this many bytes more than requested."""
     overlap_lies: bool = False
-    """Those bytes differ from the resource's."""
+    """The bytes past the request differ from the resource's."""
     end: EndStyle = "empty_blob"
     done_with_data: bool = False
     """The last page has its data and a `[DONE]` blob."""
@@ -59,9 +59,9 @@ class ScriptedPages:
     serial: bool = False
     """Reads are answered one after the other."""
     faults: Mapping[int, Sequence[PlayheadError]] = field(default_factory=dict)
-    """Errors in place of the first answers to reads that hold this offset."""
+    """Errors in place of the first answers to reads that include this offset."""
     stalls: Mapping[int, float] = field(default_factory=dict)
-    """Seconds that the first read that holds this offset waits."""
+    """Seconds that the first read that includes this offset waits."""
     spoil: Callable[[int, bytes], bytes] | None = None
     """Changes the bytes of a page: `(start, data)`."""
     rewrite: Callable[[int, Page], Page] | None = None
@@ -125,8 +125,8 @@ class ScriptedPages:
         else:
             chunk = self.data[start : end + self.overlap_bytes]
             if self.overlap_lies:
-                asked = chunk[: end - start]
-                chunk = asked + bytes(byte ^ 255 for byte in chunk[len(asked) :])
+                honest = chunk[: end - start]
+                chunk = honest + bytes(byte ^ 255 for byte in chunk[len(honest) :])
         if not chunk and not self.ignore_range:
             return self._past_the_end(start)
         if self.spoil is not None:

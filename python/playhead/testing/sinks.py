@@ -1,4 +1,4 @@
-"""Laws of sinks: a suite for your own sink.
+"""The laws of sinks: a suite for a sink of your own.
 
     @pytest.mark.parametrize("law", SINK_LAWS, ids=law_name)
     async def test_my_sink(law):
@@ -24,7 +24,7 @@ MakeSink = Callable[[], Sink]
 SinkLaw = Callable[[MakeSink], Awaitable[None]]
 
 PATIENCE_SECONDS = 20.0
-"""Timeout of a law: a sink that takes longer hangs."""
+"""Limits a law: a sink that takes longer hangs."""
 _STEREO = PcmFormat(rate_hz=44100, channels=2)
 _FORMATS = (
     PcmFormat(rate_hz=8000, channels=1),
@@ -102,7 +102,7 @@ async def goes_on_with_a_buffer_that_arrives_late_and_is_done_with_the_one_befor
     for format in _FORMATS:
         first = buffer_of(tone(_STEREO, frames=1000))
         second = buffer_of(tone(format, frames=1000), format)
-        buffers = _Asked(first)
+        buffers = _OpenSequence(first)
         with _patience():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(make_sink().play, buffers)
@@ -209,7 +209,7 @@ SINK_LAWS: tuple[SinkLaw, ...] = (
 )
 
 
-class _Asked(PcmSequence):
+class _OpenSequence(PcmSequence):
     """An open sequence that reports when it is asked for a second buffer."""
 
     def __init__(self, first: PcmBuffer) -> None:

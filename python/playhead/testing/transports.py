@@ -1,4 +1,4 @@
-"""Laws of clients: a suite that every carrier of ours passes, and the SDK's client as its oracle.
+"""The laws of clients: a suite that every carrier of ours passes, with the SDK's client as its oracle.
 
 A test gives a factory: called with a lowlevel SDK server and a protocol version, it returns an async context
 manager of a client that is connected to that very server object. (For a stdio carrier the child is a relay,
@@ -8,8 +8,8 @@ see `peers.relay_command`.) `carrier_client` and `sdk_client` make the clients.
     async def test_conformance(check):
         await check(factory)
 
-Each check opens a connection of its own, in the version `mode` (default: what is negotiated), and raises
-AssertionError, or trio.TooSlowError when something that must come does not.
+Each check opens a connection of its own, in the version `mode` (default: the negotiated one). It raises
+AssertionError, or trio.TooSlowError if an expected event does not happen.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _CarrierClient:
 
 @asynccontextmanager
 async def carrier_client(carrier: Carrier, *, mode: str) -> AsyncIterator[Client]:
-    """Our client over `carrier`."""
+    """Open our client over `carrier`."""
     connection = Connection(carrier, server="the server", limits=DEFAULT_LIMITS)
     async with connection.opened():
         await negotiate(connection, mode=mode, seconds=DEFAULT_LIMITS.handshake_seconds)
@@ -88,7 +88,9 @@ class _SdkClient:
         try:
             result = await self.client.session.read_resource(uri, meta=meta)
         except MCPError as error:
-            raise ServerError(str(error), code=error.error.code, said=error.error.message) from error
+            raise ServerError(
+                str(error), code=error.error.code, server_message=error.error.message
+            ) from error
         assert isinstance(result, types.ReadResourceResult)
         (content,) = result.contents
         assert isinstance(content, types.TextResourceContents)
@@ -97,20 +99,20 @@ class _SdkClient:
 
 @asynccontextmanager
 async def sdk_client(transport: Transport, *, mode: str) -> AsyncIterator[Client]:
-    """The SDK's client over `transport`."""
+    """Open the SDK's client over `transport`."""
     async with SdkClient(transport, cache=None, mode=mode) as client:
         yield _SdkClient(client)
 
 
 PATIENCE_SECONDS = 30.0
-"""Timeout of an expected event. Generous: only a failing transport uses it up."""
+"""Limits the wait for an event. Only a failing transport uses it up."""
 
 AWKWARD_TEXT = 'quote " backslash \\ newline \n line separator \u2028 nul \x00 emoji \U0001f3b5 bidi \u202e'
 
 
 @dataclass(slots=True)
 class Peer:
-    """The server of a law: a few resources whose reads can be held, counted and released."""
+    """The server of a law: a few resources whose reads can be blocked, counted and released."""
 
     started: int = 0
     cancelled: int = 0
@@ -164,7 +166,7 @@ async def _connected(factory: Factory, peer: Peer, mode: str) -> AsyncIterator[C
 
 
 async def a_request_is_answered(factory: Factory, *, mode: str = "auto") -> None:
-    """One request gets its answer."""
+    """A request gets its answer."""
     async with _connected(factory, Peer(), mode) as client:
         assert await client.read("echo://hello") == "hello"
 
@@ -215,7 +217,7 @@ async def an_error_fails_its_own_request_only(factory: Factory, *, mode: str = "
         except ServerError as error:
             answered = error
         assert answered is not None, "the error answer did not raise"
-        assert (answered.code, answered.said) == (-32050, "out of tape")
+        assert (answered.code, answered.server_message) == (-32050, "out of tape")
         assert await client.read("echo://on") == "on"
 
 

@@ -97,7 +97,7 @@ impl Round {
 /// The pages of the current round.
 #[derive(Clone, Copy, Default)]
 struct Tally {
-    /// When the page before it arrived; for a first round, when its first page was requested.
+    /// The time at which the page before it arrived; for a first round, at which its first page was requested.
     started_at: Option<f64>,
     bytes: u64,
     pages: u32,

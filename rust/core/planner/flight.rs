@@ -55,7 +55,7 @@ impl Flight {
     }
 }
 
-/// At most `MAX_IN_FLIGHT` requests, so a scan is cheaper than an index.
+/// The requests on the wire: at most `MAX_IN_FLIGHT`, so a scan is cheaper than an index.
 pub(super) struct Flights(Vec<Flight>);
 
 impl Flights {

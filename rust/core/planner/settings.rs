@@ -1,7 +1,5 @@
 //! Settings of a planner, with the limits that bound its arithmetic and its memory.
 
-use std::fmt;
-
 use super::tuning::STAGNANT_ANSWERS;
 use crate::ring::{CAPACITY_MAX_BYTES, OFFSET_MAX};
 
@@ -21,7 +19,7 @@ pub struct Settings {
     pub page_bytes_max: u64,
     /// Pages of at least this size end on a multiple of it, so that readers with other page sizes share blocks. 0: not.
     pub grid_bytes: u64,
-    /// Most requests at once, 1 to [`MAX_IN_FLIGHT`]. None: as many as the link and the server's pages are worth.
+    /// The limit of requests at once, 1 to [`MAX_IN_FLIGHT`]. None derives it from the link and the server's pages.
     pub in_flight: Option<usize>,
     /// Requests at once before anything has arrived. Three fill the first latency without delaying the first page.
     pub in_flight_start: usize,
@@ -105,7 +103,8 @@ impl Settings {
 }
 
 /// A setting outside its range.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: expected {expected}, got {got}")]
 pub struct InvalidSetting {
     /// The setting's name.
     pub setting: &'static str,
@@ -114,15 +113,3 @@ pub struct InvalidSetting {
     /// The value.
     pub got: String,
 }
-
-impl fmt::Display for InvalidSetting {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}: expected {}, got {}",
-            self.setting, self.expected, self.got
-        )
-    }
-}
-
-impl std::error::Error for InvalidSetting {}

@@ -17,7 +17,7 @@ pub struct Statistics {
     pub hedges: u64,
     /// Requests on the wire now, and answers that the driver still judges: at most `MAX_IN_FLIGHT`.
     pub in_flight: usize,
-    /// Most requests on the wire at once.
+    /// The highest number of requests on the wire at once.
     pub in_flight_max: usize,
     /// Size of the next new page.
     pub page_bytes: u64,

@@ -30,7 +30,7 @@ pub(super) const BACKOFF_MAX_SECONDS: f64 = 5.0;
 pub(super) const MOST_DOUBLINGS: u32 = 16;
 /// Failures without progress after which only the head page is read again.
 pub(super) const FAILURES_TO_OUTAGE: u32 = 2;
-/// Most retries within a second, without progress.
+/// The limit of retries within a second, without progress.
 pub(super) const RETRIES_PER_SECOND: usize = 2;
 /// Pause between two retries while the listener has paused.
 pub(super) const PAUSED_RETRY_SECONDS: f64 = 60.0;
@@ -59,10 +59,10 @@ pub(super) const LATE_MAX_SECONDS: f64 = 30.0;
 
 /// Requests at once: what a browser opens to one host, and a third more.
 pub(super) const IN_FLIGHT: usize = 8;
-/// The same if nothing queues at the server, so that latency limits. 32 MiB at 100 ms per page: 4.8 s with 8, 2.8 with
-/// 16 (measured).
+/// Requests at once if nothing queues at the server, so that latency limits. 32 MiB at 100 ms per page: 4.8 s with 8,
+/// 2.8 with 16 (measured).
 pub(super) const IN_FLIGHT_AT_LATENCY: usize = 16;
-/// The same if the server's pages are small: more at once instead of a slower stream.
+/// Requests at once if the server's pages are small: more of them instead of a slower stream.
 pub(super) const IN_FLIGHT_OF_SMALL: usize = 64;
 /// The page size of these counts: what existing servers expect.
 pub(super) const FULL_PAGE_BYTES: u64 = 100 << 10;
@@ -95,7 +95,8 @@ pub(super) const OTHER_SIZE: f64 = 1.4;
 pub(super) const SERIAL_MARGIN: f64 = 1.25;
 /// Audio in the first page after a seek at such a server: more than the next page takes, as a rule.
 pub(super) const SERIAL_PAGE_SECONDS: f64 = 1.0;
-/// And bytes that are no audio yet: an MP3 decoder holds 16 KiB, and reads two steps more, before it keeps pace.
+/// Bytes added to that page for the decoder: one for MP3 buffers 16 KiB, and reads two steps more, before it keeps
+/// pace.
 pub(super) const SERIAL_PAGE_BYTES: u64 = 20 << 10;
 
 // --- the link -----------------------------------------------------------------------------------------------
@@ -132,9 +133,9 @@ pub(super) const PAGE_SECONDS: f64 = 0.5;
 pub(super) const PAGE_LATENCIES: f64 = 1.5;
 /// Pages fewer than this in the room leave nothing to overlap with.
 pub(super) const PAGES_IN_ROOM: u64 = 4;
-/// Each page this many times the last, as in TCP's slow start.
+/// The growth from page to page, as in TCP's slow start.
 pub(super) const PAGE_GROWTH: u64 = 2;
-/// The same if only larger pages are faster: each small one costs as much as a large one.
+/// The growth of pages if only larger ones are faster: each small one costs as much as a large one.
 pub(super) const PAGE_GROWTH_BY_COST: u64 = 4;
 /// The page after a first burst of three, in first pages. Without this doubling a slow server needs three more reads;
 /// with it a slow link loses half a second after the first audio.
@@ -194,9 +195,9 @@ pub(super) const STEADY_SPREAD: f64 = 0.1;
 /// lasts while a lost page is missed and read again, which the link's surplus makes up for only slowly.
 pub(super) const STEADY_START_SECONDS: f64 = 2.85;
 pub(super) const STEADY_START_POWER: f64 = 2.25;
-/// And from any that is not fast.
+/// Audio in hand before playing starts from any link that is not fast.
 pub(super) const STEADY_LEAST_SECONDS: f64 = 0.8;
-/// The same in bytes: pages are not smaller for slower audio.
+/// The least bytes in hand for `STEADY_START_SECONDS`: pages are not smaller for slower audio.
 pub(super) const STEADY_START_BYTES: f64 = 130_000.0;
 /// A page on a steady link is late after two latencies and this share of the transfer of what is queued.
 pub(super) const STEADY_LATE: f64 = 1.25;

@@ -29,7 +29,7 @@ impl Window {
         }
     }
 
-    /// Most requests at once if the server gives pages of `page` bytes.
+    /// The limit of requests at once if the server gives pages of `page` bytes.
     pub fn limit(&self, page: u64) -> usize {
         self.limit.unwrap_or_else(|| {
             let bytes = self.full_pages as u64 * FULL_PAGE_BYTES;

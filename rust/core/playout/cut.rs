@@ -1,4 +1,4 @@
-//! A seek, as the decoder's thread leaves it for the sink: the audio before a place in the pipe is void.
+//! A seek, which the decoder's thread reports to the sink: the audio before a place in the pipe is void.
 //!
 //! One writer, the decoder's thread, and one reader, the sink, which may be an audio callback: a sequence lock, whose
 //! reader never waits. A sink that meets a cut while it is written plays on, and finds it in its next period.
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32 as Word, AtomicU64 as Counter, Ordering, fence
 #[derive(Clone, Copy)]
 pub(super) struct Cut {
     serial: u32,
-    /// Up to here, the old audio is one piece and can be faded out.
+    /// The end of the old audio that is one piece, so that it can be faded out.
     pub(super) old_end: u64,
     /// The new audio begins here. Both are offsets in the pipe.
     pub(super) at: u64,

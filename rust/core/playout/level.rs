@@ -47,17 +47,17 @@ impl Level {
         u32::try_from(audio_bytes).unwrap_or(u32::MAX) / self.frame_bytes
     }
 
-    /// To full volume at once.
+    /// Goes to full volume at once.
     pub(super) fn skip_fade(&self) {
         self.fade.store(1f32.to_bits(), Relaxed);
     }
 
-    /// To silence at once: the next audio fades in.
+    /// Goes to silence at once: the next audio fades in.
     pub(super) fn mute(&self) {
         self.fade.store(0f32.to_bits(), Relaxed);
     }
 
-    /// Audio that is left to be faded out.
+    /// The bytes of audio that a fade to silence still takes.
     pub(super) fn fade_out_bytes(&self, frames: u32) -> usize {
         let fade = f32::from_bits(self.fade.load(Relaxed));
         (fade * frames as f32).round() as usize * self.frame_bytes.get() as usize

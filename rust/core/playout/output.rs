@@ -85,7 +85,7 @@ impl<W: Wake, E> Output<W, E> {
             self.calls_after_end.store(0, Relaxed);
             is_news = true;
         }
-        // Over the end of one playout and the begin of the next, and after the last one.
+        // Across the end of one playout and the beginning of the next, and after the last one.
         is_news |= playout.add_mixed(out, now).moved;
         if playout.phase().is_over() {
             is_news |= self.calls_after_end.fetch_add(1, Relaxed) == u64::from(PERIODS);
@@ -121,7 +121,7 @@ impl<W: Wake, E> Output<W, E> {
         self.calls.load(Relaxed)
     }
 
-    /// See [`Self::stop`].
+    /// Returns whether the device has stopped ([`Self::stop`]).
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Relaxed)

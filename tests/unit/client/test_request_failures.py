@@ -38,7 +38,7 @@ def test_a_reason_in_the_data_is_shown_after_the_message(message: str, data: obj
     error = from_answer(RpcError(code=-32603, message=message, data=data), method="tools/call", server="go")
     assert str(error) == f"go answered tools/call with error -32603: {shown}"
     assert isinstance(error, ServerError)
-    assert (error.said, error.data) == (message, data)
+    assert (error.server_message, error.data) == (message, data)
 
 
 def test_a_long_reason_is_cut() -> None:

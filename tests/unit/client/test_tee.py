@@ -211,7 +211,7 @@ async def test_a_stopped_play_saves_nothing_and_reports_its_position(store: Outp
     media = TeeMedia(ScriptedMedia(reader=reader, size_bytes=len(data)), writers(store))
     async with Player(NullSink(real_time=False)) as player:
         await player.play(media)
-        assert await trio.to_thread.run_sync(reader.held.wait, 20)
+        assert await trio.to_thread.run_sync(reader.blocked.wait, 20)
         await player.stop()
     outcome = await media.saved()
     assert isinstance(outcome, NotSaved)

@@ -325,7 +325,7 @@ def test_a_record_whose_file_is_gone_is_told(store: OutputStore, filled: dict[st
     filled["new"].path.unlink()
     listing = store.list()
     assert filled["new"] not in listing.outputs
-    assert [problem.reason.rpartition(" is ")[2] for problem in listing.problems] == ["gone"]
+    assert [problem.reason.rpartition(" is ")[2] for problem in listing.problems] == ["missing"]
 
 
 # --- removing ---------------------------------------------------------------------------------------

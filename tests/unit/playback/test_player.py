@@ -83,7 +83,7 @@ async def until(channel: trio.MemoryReceiveChannel[PlayerEvent], *statuses: Stat
 
 async def held(reader: ScriptedReader) -> None:
     """Until a thread is blocked in the reader."""
-    assert await trio.to_thread.run_sync(reader.held.wait, 20)
+    assert await trio.to_thread.run_sync(reader.blocked.wait, 20)
 
 
 @pytest.mark.parametrize("name", MUSIC)

@@ -70,7 +70,7 @@ async def story(events: trio.MemoryReceiveChannel[PlayerEvent]) -> list[str]:
 
 
 async def held(media: ScriptedMedia) -> None:
-    assert await trio.to_thread.run_sync(reader_of(media).held.wait, 5)
+    assert await trio.to_thread.run_sync(reader_of(media).blocked.wait, 5)
 
 
 async def started(events: trio.MemoryReceiveChannel[PlayerEvent], index: int) -> None:
@@ -491,7 +491,7 @@ async def test_a_stop_wins_over_the_calls_before_it() -> None:
     reader = DeafReader((DATA / "chord.flac").read_bytes(), hold_at=1000)
     async with Player(fast()) as player:
         await player.play([ScriptedMedia(reader=reader), short()])
-        assert await trio.to_thread.run_sync(reader.held.wait, 20)
+        assert await trio.to_thread.run_sync(reader.blocked.wait, 20)
         async with trio.open_nursery() as nursery:
             for call in (player.next, player.previous):
                 nursery.start_soon(call)

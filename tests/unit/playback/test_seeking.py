@@ -120,11 +120,11 @@ class RingReader(BytesReader):
         self._interrupted = False
 
     def can_seek(self, offset: int) -> bool:
-        first, last = self.kept_range
+        first, last = self.buffered_range
         return self.seekable_now or first <= offset <= last
 
     @property
-    def kept_range(self) -> tuple[int, int]:
+    def buffered_range(self) -> tuple[int, int]:
         return self._kept_from, min(len(self._data), max(self._position, self._kept_from) + self.ahead_bytes)
 
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
@@ -138,7 +138,7 @@ class RingReader(BytesReader):
         return count
 
     def seek_from_thread(self, offset: int) -> None:
-        first, last = self.kept_range
+        first, last = self.buffered_range
         if not first <= offset <= last:
             self.round_trips += 1
             self._kept_from = offset

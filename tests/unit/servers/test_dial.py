@@ -29,7 +29,7 @@ from wsproto.events import CloseConnection, TextMessage
 
 from playhead.client.transports import websocket_opening
 from playhead.errors import ConnectError, UsageError
-from playhead.servers.http import DialOptions, check_endpoint, dial
+from playhead.servers.dial import DialOptions, check_endpoint, dial
 from playhead.servers.template import TemplateServerOptions
 from playhead.servers.template.serve import open_template_server, serve
 from playhead.servers.websocket import websocket_endpoint

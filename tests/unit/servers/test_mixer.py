@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from playhead.errors import NoDeviceError, PlaybackError
-from playhead.servers.audio.audio_server import COMMANDS, MemoryMixer, SystemMixer
+from playhead.servers.audio.mixer import COMMANDS, MemoryMixer, SystemMixer
 
 
 def commands(folder: Path, *names: str, script: str) -> SystemMixer:

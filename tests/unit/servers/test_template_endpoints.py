@@ -27,7 +27,7 @@ from playhead.client.transports.sdk_websocket import websocket_transport
 from playhead.errors import ConnectError, UpgradeRefusedError, UsageError
 from playhead.servers.serving import Shutdown
 from playhead.servers.template import TemplateServerOptions
-from playhead.servers.template.middleware import Metrics
+from playhead.servers.template.metrics import Metrics
 from playhead.servers.template.resources import Resources, ShippedPages
 from playhead.servers.template.serve import Pager, TemplateServer, open_template_server, serve
 from playhead.servers.template.tools import Arguments, TemplateTool

@@ -32,7 +32,9 @@ LARGE = StreamOptions(page_bytes=2 * MIB, page_bytes_max=2 * MIB, profile="save"
 
 
 def said(message: str, code: int = -32603) -> ServerError:
-    return ServerError(f"gw answered resources/read with error {code}: {message}", code=code, said=message)
+    return ServerError(
+        f"gw answered resources/read with error {code}: {message}", code=code, server_message=message
+    )
 
 
 NAMED: list[PlayheadError] = [

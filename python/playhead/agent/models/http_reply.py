@@ -190,8 +190,8 @@ async def read_reply(
             if received_bytes > limits.message_bytes:
                 raise LimitError(
                     f"expected a reply of at most {limits.message_bytes} bytes from {place} (limit"
-                    f" message_bytes), got {received_bytes} or more; raise Limits.message_bytes if you trust"
-                    " it",
+                    f" message_bytes), got {received_bytes} or more",
+                    advice="raise Limits.message_bytes if you trust it",
                     limit="message_bytes",
                     allowed=limits.message_bytes,
                     got=received_bytes,

@@ -228,7 +228,7 @@ async def _offer(connection: Connection) -> Mapping[str, Any] | RpcError | None:
                     "initialize", _OFFER, silent_seconds=math.inf, total_seconds=math.inf
                 )
             except ServerError as error:
-                return RpcError(error.code, error.said, error.data)
+                return RpcError(error.code, error.server_message, error.data)
     return None
 
 

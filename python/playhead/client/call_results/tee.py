@@ -253,8 +253,8 @@ class TeeReader(Reader):
         return self._inner.buffered_bytes
 
     @property
-    def kept_range(self) -> tuple[int, int]:
-        return self._inner.kept_range
+    def buffered_range(self) -> tuple[int, int]:
+        return self._inner.buffered_range
 
     @property
     def size_bytes(self) -> int | None:

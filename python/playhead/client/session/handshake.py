@@ -130,7 +130,7 @@ async def _initialize(connection: Negotiating) -> None:
     try:
         result = await _request(connection, "initialize", params)
     except ServerError as error:
-        if not says(RpcError(error.code, error.said, error.data), _REVISION_REFUSED):
+        if not says(RpcError(error.code, error.server_message, error.data), _REVISION_REFUSED):
             raise
         connection.exchange.count("revisions_refused")
         result = await _request(connection, "initialize", {**params, "protocolVersion": OLDEST.name})

@@ -431,8 +431,8 @@ def guarded_client(
 
 def _too_big(allowed: int, got: int) -> LimitError:
     return LimitError(
-        f"expected an HTTP answer of at most {allowed} bytes, got at least {got}; ask for smaller pages, or"
-        " raise Limits.message_bytes",
+        f"expected an HTTP answer of at most {allowed} bytes, got at least {got}; ask for smaller pages",
+        advice="raise Limits.message_bytes if you trust the server",
         limit="message_bytes",
         allowed=allowed,
         got=got,

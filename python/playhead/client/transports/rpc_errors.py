@@ -77,7 +77,7 @@ def from_answer(error: RpcError, *, method: str, server: str) -> PlayheadError:
         f"{server} answered {method} with error {error.code}: {text}",
         code=error.code,
         data=error.data,
-        said=error.message,
+        server_message=error.message,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,34 +56,34 @@ def outputs(
         from playhead.config.outputs import OutputStore, default_output_folder
 
         store = OutputStore(folder or default_output_folder())
-        found = await trio.to_thread.run_sync(partial(store.find, tag=tag, tool_id=tool, text=text))
+        listing = await trio.to_thread.run_sync(partial(store.find, tag=tag, tool_id=tool, text=text))
         report["folder"] = str(store.folder)
         if remove is not None:
-            output = _named(found, remove)
+            output = _named(listing, remove)
             await trio.to_thread.run_sync(store.remove, output)
             report["removed"] = _reported(output)
             terminal.say(f"removed {remove}: {_summary(output)}", style="green")
             return EXIT_DONE
-        report["outputs"] = [_reported(output) for output in found.outputs]
+        report["outputs"] = [_reported(output) for output in listing.outputs]
         report["problems"] = [
-            {"path": str(problem.path), "reason": problem.reason} for problem in found.problems
+            {"path": str(problem.path), "reason": problem.reason} for problem in listing.problems
         ]
-        for problem in found.problems:
+        for problem in listing.problems:
             terminal.say(f"skipped {problem.path}: {problem.reason}", style="yellow")
         if paths:
-            for path in dict.fromkeys(output.path for output in found.outputs):
+            for path in dict.fromkeys(output.path for output in listing.outputs):
                 terminal.show(str(path))
             return EXIT_DONE
         filtered = not (tag is None and tool is None and text is None)
-        terminal.say(_count(len(found.outputs), filtered=filtered) + f" in {store.folder}", whole=True)
-        terminal.show_rows((_when(output), _summary(output)) for output in found.outputs)
+        terminal.say(_count(len(listing.outputs), filtered=filtered) + f" in {store.folder}", whole=True)
+        terminal.show_rows((_when(output), _summary(output)) for output in listing.outputs)
         return EXIT_DONE
 
     run_command(command, json_output=json_output)
 
 
-def _named(found: Listing, id: str) -> SavedOutput:
-    matching = [output for output in found.outputs if id in (output.id, output.id[-_SHORT_ID:])]
+def _named(listing: Listing, id: str) -> SavedOutput:
+    matching = [output for output in listing.outputs if id in (output.id, output.id[-_SHORT_ID:])]
     if len(matching) != 1:
         raise UsageError(
             f"--remove: expected the id of one output, got {id!r}, which matches {len(matching) or 'none'};"
@@ -108,17 +109,8 @@ def _summary(output: SavedOutput) -> str:
 
 
 def _reported(output: SavedOutput) -> dict[str, object]:
-    return {
-        "id": output.id,
-        "path": str(output.path),
-        "record": str(output.sidecar_path),
-        "tool_id": output.tool_id,
-        "arguments": output.arguments,
-        "time": output.time.isoformat(),
-        "mime": output.mime,
-        "sha256": output.sha256,
-        "size_bytes": output.size_bytes,
-        "tags": output.tags,
-        "title": output.title,
-        "metadata": output.metadata,
+    fields: dict[str, object] = {
+        field.name: getattr(output, field.name) for field in dataclasses.fields(output)
     }
+    record = {"record": str(fields.pop("sidecar_path"))}
+    return fields | record | {"path": str(output.path), "time": output.time.isoformat()}

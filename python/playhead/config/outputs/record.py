@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from playhead.content.audio import AudioFormat, format_of_mime, sniff, split_mime
 from playhead.content.image_files import image_type
 from playhead.errors import PlayheadError, UsageError
 
 HASH_DIGITS: Final = 20
-"""80 bits. If two ids ever collide, the records still distinguish the calls."""
+"""Digits for 80 bits. If two ids ever collide, the records still distinguish the calls."""
 READABLE_CHARS: Final = 80
 PLAIN: Final = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{READABLE_CHARS - 1}}}")
 TOOL_FOLDER: Final = re.compile(
@@ -31,7 +31,7 @@ RECORD: Final = re.compile(RECORD_ID.pattern + re.escape(RECORD_SUFFIX))
 _RESERVED: Final = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
 )
-"""Device names in every directory of a Windows or SMB file system."""
+"""Names of devices in every directory of a Windows or SMB file system."""
 
 _MIME: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}")
 ANY_BYTES: Final = "application/octet-stream"
@@ -113,28 +113,23 @@ def suffix_of(mime: str, head: bytes) -> str:
     known = _SUFFIXES.get(mime) or _AUDIO.get(format_of_mime(mime))
     if known is not None:
         return known
-    if mime.endswith("+json"):
-        return "json"
-    if mime.endswith("+xml"):
-        return "xml"
+    if mime.endswith(("+json", "+xml")):
+        return mime.rpartition("+")[2]
     if mime.startswith("text/"):
         return "txt"
-    if mime == ANY_BYTES or mime.startswith("audio/"):
-        found = _AUDIO.get(sniff(head))
-        if found is not None:
-            return found
-    if mime == ANY_BYTES or mime.startswith("image/"):
-        return _SUFFIXES.get(image_type(head) or "", "bin")
-    return "bin"
+    is_audio, is_image = (mime == ANY_BYTES or mime.startswith(kind) for kind in ("audio/", "image/"))
+    audio = _AUDIO.get(sniff(head)) if is_audio else None
+    image = _SUFFIXES.get(image_type(head) or "") if is_image else None
+    return audio or image or "bin"
 
 
 TITLE_CHARS: Final = 1000
-"""Longer titles, which servers choose, are truncated."""
+"""Limits a title, which the server chooses; a longer one is truncated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedOutput:
-    """One call's saved result."""
+    """The saved result of a call."""
 
     id: str
     """Time and a random suffix, so that ids sort by time."""
@@ -152,7 +147,7 @@ class SavedOutput:
     tags: tuple[str, ...] = ()
     title: str | None = None
     metadata: Mapping[str, object] | None = field(default=None, repr=False)
-    """From the tool configuration."""
+    """The values of the tool configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,12 +166,11 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Return the tags in order without duplicates. Raises `UsageError` for anything but strings."""
     if isinstance(tags, str):
         raise UsageError(f"tags: expected a list of strings, got the string {tags!r}; write [{tags!r}]")
-    found = tuple(dict.fromkeys(tags))
-    for tag in found:
-        got: object = tag
-        if not isinstance(got, str):
-            raise UsageError(f"tags: expected strings, got a {type(got).__name__}")
-    return found
+    unique: tuple[object, ...] = tuple(dict.fromkeys(tags))
+    for tag in unique:
+        if not isinstance(tag, str):
+            raise UsageError(f"tags: expected strings, got a {type(tag).__name__}")
+    return cast("tuple[str, ...]", unique)
 
 
 def check_time(time: datetime) -> datetime:

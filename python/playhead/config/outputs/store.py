@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 TEXT: Final = "text/plain"
 JSON: Final = "application/json"
 JSON_CHARS: Final = 4 * MIB
-"""Longest text to parse as JSON: `[],[],…` takes 23 times its size as Python lists."""
+"""Limits the text that is parsed as JSON: `[],[],…` takes 23 times its size as Python lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def default_output_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """The outputs found, newest first, and the files in the directory that cannot be read."""
+    """A list of outputs, newest first, and the files of the directory that cannot be read."""
 
     outputs: tuple[SavedOutput, ...]
     problems: tuple[Problem, ...] = ()
@@ -215,19 +215,19 @@ class OutputStore:
         """
         outputs: list[SavedOutput] = []
         problems: list[Problem] = []
-        wanted = None if tool_id is None else folder_name(tool_id)
+        only = None if tool_id is None else folder_name(tool_id)
         for folder in self._folders():
-            if wanted is not None and folder.name != wanted:
+            if only is not None and folder.name != only:
                 continue
-            for found in self._records(folder):
-                if isinstance(found, Problem):
-                    problems.append(found)
+            for record in self._records(folder):
+                if isinstance(record, Problem):
+                    problems.append(record)
                 elif (
-                    (tag is None or tag in found.tags)
-                    and (tool_id is None or found.tool_id == tool_id)
-                    and (text is None or _names(found, text.casefold()))
+                    (tag is None or tag in record.tags)
+                    and (tool_id is None or record.tool_id == tool_id)
+                    and (text is None or _contains(record, text.casefold()))
                 ):
-                    outputs.append(found)
+                    outputs.append(record)
         outputs.sort(key=lambda output: (output.time, output.id), reverse=True)
         return Listing(outputs=tuple(outputs), problems=tuple(problems))
 
@@ -260,13 +260,13 @@ class OutputStore:
     def _record(self, path: Path) -> SavedOutput:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > self.limits.record_bytes:
-            raise BrokenRecordError("no file, or too long (Limits.record_bytes)")
+            raise BrokenRecordError("not a file, or too long (Limits.record_bytes)")
         output = load(path.read_bytes(), id=path.name.removesuffix(RECORD_SUFFIX), sidecar_path=path)
         file = output.path
         if folder_name(output.tool_id) != path.parent.name:
             raise BrokenRecordError("it is another tool's record, moved here")
         if not file.is_file() or file.is_symlink():
-            raise BrokenRecordError(f"its file {file.name} is gone")
+            raise BrokenRecordError(f"its file {file.name} is missing")
         if file.stat().st_size != output.size_bytes:
             raise BrokenRecordError(f"its file {file.name} is {file.stat().st_size} bytes long")
         return output
@@ -295,10 +295,11 @@ class OutputStore:
                     aside.unlink()
 
     def _is_used(self, file: Path) -> bool:
-        return any(isinstance(found, Problem) or found.path == file for found in self._records(file.parent))
+        records = self._records(file.parent)
+        return any(isinstance(record, Problem) or record.path == file for record in records)
 
 
-def _names(output: SavedOutput, text: str) -> bool:
+def _contains(output: SavedOutput, text: str) -> bool:
     arguments = json.dumps(output.arguments, ensure_ascii=False) if output.arguments else ""
     return any(text in part.casefold() for part in (output.title or "", output.tool_id, arguments))
 

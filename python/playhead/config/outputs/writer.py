@@ -1,4 +1,4 @@
-"""Write one output: bytes at any offset, in any order, and renamed into place when complete."""
+"""The writer of an output: bytes at any offset, in any order, in a file that is renamed when complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Extent:
-    """Ranges of bytes written: sorted, half-open, neither adjacent nor overlapping."""
+    """The ranges of bytes that were written: sorted, half-open, neither adjacent nor overlapping."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -46,7 +46,7 @@ class Extent:
 
     @property
     def end(self) -> int:
-        """One past the highest byte."""
+        """The offset past the highest byte."""
         return self._ends[-1] if self._ends else 0
 
     @property
@@ -110,7 +110,7 @@ class OutputWriter:
 
     @property
     def end_bytes(self) -> int:
-        """One past the highest byte written."""
+        """The offset past the highest byte written."""
         return self._extent.end
 
     def missing(self, size_bytes: int) -> tuple[tuple[int, int], ...]:
@@ -137,9 +137,9 @@ class OutputWriter:
             )
         try:
             with saving(self._folder):
-                done = 0
-                while done < len(view):
-                    done += os.pwrite(self._file.fileno(), view[done:], offset + done)
+                count = 0
+                while count < len(view):
+                    count += os.pwrite(self._file.fileno(), view[count:], offset + count)
         except SavingError:
             self.discard()
             raise
@@ -203,7 +203,7 @@ class OutputWriter:
             record.replace(output.sidecar_path)
         finally:
             record.unlink(missing_ok=True)
-        if not output.path.exists():  # `OutputStore.remove` took it away before the record was there
+        if not output.path.exists():  # `OutputStore.remove` moved it before the record was there
             self._file.seek(0)
             self._copied(self._file).replace(output.path)
         return load(text, id=output.id, sidecar_path=output.sidecar_path)
@@ -228,7 +228,7 @@ class OutputWriter:
 
 
 def hidden_name() -> str:
-    """Make up the name of a temporary file."""
+    """Return a new name for a temporary file."""
     return f".{secrets.token_hex(8)}.part"
 
 

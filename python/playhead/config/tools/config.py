@@ -1,8 +1,8 @@
 """The configuration of tools: frozen values, from Python, a file or the caller, and the approval of calls.
 
 A tool is identified by its server's name and its own, written `server__tool`. Both names may contain `__`, so
-an id is compared with the known pairs and never split. Approval rules match the two names separately, and
-nothing else. A server's annotations can make the default stricter, and change no rule.
+an id is compared with the known pairs and never split. Approval rules match the two names separately. The
+annotations of a server can make the default stricter, but change no rule.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from playhead.results.plan import Decision, Stopper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContent:
-    """A tool's result, as passed to its response handler. All of it is chosen by the server: do not trust
-    it."""
+    """The result of a tool, for its response handler. The server chose all of it: do not trust it."""
 
     server: str = ""
     tool: str = ""
@@ -53,14 +52,14 @@ class ToolResponse:
     """The answer of a response handler. Raises `UsageError` for a value of the wrong type."""
 
     message: str
-    """For the user, and for the model if `send_result_to_ai` is set."""
+    """Text for the user, and for the model if `send_result_to_ai` is set."""
     raw_content: object = None
     """The source of the message, for further processing."""
     _: KW_ONLY
     paths: Mapping[str, Path] = field(default_factory=dict, hash=False)
     """Files that the handler wrote, by format: `{"srt": Path("talk.srt")}`."""
     text_for_model: str | None = None
-    """For the model instead of `message`, if `send_result_to_ai` is set: a person wants one line of a
+    """Text for the model instead of `message`, if `send_result_to_ai` is set: a person wants one line of a
     transcript, the model all of it."""
 
     def __post_init__(self) -> None:
@@ -117,7 +116,7 @@ STOPPERS: Final[tuple[str, ...]] = get_args(Stopper)
 
 
 def create_tool_id(server: str, tool: str) -> str:
-    """The id of the tool `tool` of the server `server`: `server__tool`. It cannot be split again."""
+    """Return the id `server__tool`. It cannot be split again, because both names may contain `__`."""
     return f"{server}{SEPARATOR}{tool}"
 
 
@@ -125,7 +124,7 @@ class Kind(enum.StrEnum):
     """Kinds of configurations."""
 
     EXACT = "exact"
-    """One tool."""
+    """A single tool."""
     PATTERN = "pattern"
     """Every tool whose id matches: `*` matches any characters, `?` one; case matters."""
     DYNAMIC = "dynamic"
@@ -139,12 +138,12 @@ class Keep(enum.Enum):
 
 
 KEEP: Final = Keep.KEEP
-"""In a `ToolOverride`: the handler stays as configured. (`None` removes it.)"""
+"""Keeps the configured handler, in a `ToolOverride`. (`None` removes it.)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolConfig:
-    """The configuration of one tool, of those that match a pattern, or of a listed server's.
+    """The configuration of one tool, of the tools that match a pattern, or of a listed server's tools.
 
     Usually created by `create_tool_config`, `create_id_config` or `create_dynamic_config`. Raises
     `ConfigError` for a value of the wrong type.
@@ -162,13 +161,13 @@ class ToolConfig:
     """Added to the model's system prompt while the tool is offered."""
     save_output: bool = True
     send_result_to_ai: bool = False
-    """False: the model is told that the result was delivered to the user, and its turn ends. True: it gets
+    """False: the model learns that the result was delivered to the user, and its turn ends. True: it gets
     the text (the handler's, if any)."""
     response_handler: ResponseHandler | HandlerReference | None = None
     metadata: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """For middleware and the saved sidecar: any JSON values."""
+    """Any JSON values, for middleware and the saved sidecar."""
     trust_structured: bool | None = None
-    """This and the next two override fields of `results.Policy` for the tool; None overrides nothing."""
+    """Overrides the field of `results.Policy`, as `turn` and `stops` do; None overrides nothing."""
     turn: Decision | None = None
     stops: Set[Stopper] | None = None
     source: str = field(default="", compare=False)
@@ -190,7 +189,7 @@ class ToolConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverride:
-    """Settings for one call: only those given change, the rest stays as configured.
+    """Settings of one call. A field that is left out stays as configured.
 
     Raises `ConfigError` for a value of the wrong type.
     """
@@ -211,13 +210,10 @@ class ToolOverride:
         _check(self, "tool override")
 
     def given(self) -> dict[str, object]:
-        """Return the fields that were given, by name."""
-        pairs = ((name, getattr(self, name)) for name in self.__slots__)
-        return {name: value for name, value in pairs if _is_given(name, value)}
-
-
-def _is_given(name: str, value: object) -> bool:
-    return value is not KEEP if name == "response_handler" else value is not None
+        """Return the fields that were set, by name."""
+        unset = {"response_handler": KEEP}
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in values.items() if value is not unset.get(name)}
 
 
 class ToolSettings(TypedDict, total=False):
@@ -236,7 +232,7 @@ class ToolSettings(TypedDict, total=False):
 
 
 def create_tool_config(server: str, tool: str, **settings: Unpack[ToolSettings]) -> ToolConfig:
-    """The configuration of one tool, or of those of `server` that fit if `tool` contains `*` or `?`.
+    """Configure one tool, or those of `server` that match if `tool` contains `*` or `?`.
 
     `settings` are fields of `ToolConfig`, with its defaults. A configuration decides as a whole:
     `send_result_to_ai` left at False is a decision too, and differs from no configuration, where the
@@ -249,8 +245,10 @@ def create_tool_config(server: str, tool: str, **settings: Unpack[ToolSettings])
 
 
 def create_id_config(tool_id: str, **settings: Unpack[ToolSettings]) -> ToolConfig:
-    """Like `create_tool_config`, for whichever tool has the id, or fits if it contains `*` or `?`
-    (`home__*`, `*__search`). A file's keys are such ids."""
+    """Configure the tool with this id, or those that match if it contains `*` or `?`.
+
+    The keys of a file are such ids: `home__play`, `home__*`, `*__search`. Otherwise as `create_tool_config`.
+    """
     _name(tool_id, "tool id")
     kind = Kind.PATTERN if WILDCARDS & set(tool_id) else Kind.EXACT
     return ToolConfig(kind=kind, tool_id=tool_id, **settings)
@@ -351,25 +349,25 @@ def not_json(value: object, where: str = "", depth: int = 0) -> str | None:
         case float():
             return None if math.isfinite(value) else f"{where}: expected a finite number, got {value}"
         case list() | tuple():
-            found = (not_json(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value))
+            problems = (not_json(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value))
         case Mapping():
             for key in value:
                 if not isinstance(key, str):
                     return f"{where}: expected strings for keys, got {key!r}"
-            found = (not_json(item, f"{where}.{key}", depth + 1) for key, item in value.items())
+            problems = (not_json(item, f"{where}.{key}", depth + 1) for key, item in value.items())
         case _:
             return f"{where}: expected a value that JSON can represent, got a {type(value).__name__}"
-    return next((problem for problem in found if problem is not None), None)
+    return next((problem for problem in problems if problem is not None), None)
 
 
 Action = Literal["allow", "ask", "deny"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
-"""From most permissive to strictest."""
+"""All actions, from the most permissive to the strictest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRule:
-    """The action for the tools that match."""
+    """An action, and the tools that it is for."""
 
     action: Action
     server: str = "*"
@@ -392,15 +390,15 @@ class ApprovalPolicy:
 
     rules: tuple[ApprovalRule, ...] = ()
     default: Action = "allow"
-    """For a tool that no rule fits. The servers are the user's own choice, so their tools run; one that says
-    itself that it destroys (`destructiveHint: true`) is asked about all the same."""
+    """Decides about a tool that no rule matches. The user chose the servers, so their tools run; only a tool
+    that declares itself destructive (`destructiveHint: true`) is asked about."""
 
     also: tuple[ApprovalPolicy, ...] = ()
     """Policies that can make a decision stricter."""
 
     approved: tuple[ApprovalRule, ...] = ()
-    """Tools that run without asking, whatever the rest says, unless it denies them: for one program run
-    (`--allow`). Raises `ConfigError` for another action than `allow`."""
+    """Tools that run without asking during one run of a program (`--allow`), unless another rule denies them.
+    Raises `ConfigError` for any action but `allow`."""
 
     def __post_init__(self) -> None:
         _check_action(self.default, "approval policy: default")
@@ -408,18 +406,18 @@ class ApprovalPolicy:
             raise ConfigError(f"approval policy: approved: expected rules that allow, got {wrong[0]!r}")
 
     def tightened(self, other: ApprovalPolicy) -> ApprovalPolicy:
-        """This policy combined with `other`: for each tool the stricter decision applies."""
+        """Combine this policy with `other`: the stricter decision applies to each tool."""
         return replace(self, also=(*self.also, other))
 
     def action(self, server: str, tool: str, *, destructive: bool) -> Action:
-        """The action for a tool. `destructive`: it has an explicit `destructiveHint: true`.
+        """Return the action for a tool. `destructive`: it has an explicit `destructiveHint: true`.
 
-        The hint turns a default of `allow` into `ask`. It changes nothing where a rule fits: the rule is the
-        user's. (The protocol's default for an absent hint is true too; only the explicit one counts.)
+        The hint turns a default of `allow` into `ask`. It does not override a rule, which is the user's. (The
+        protocol's default for an absent hint is true too; only the explicit one counts.)
         """
-        found = self._strictest(server, tool, destructive=destructive)
+        action = self._strictest(server, tool, destructive=destructive)
         is_approved = any(rule.fits(server, tool) for rule in self.approved)
-        return "allow" if found == "ask" and is_approved else found
+        return "allow" if action == "ask" and is_approved else action
 
     def _strictest(self, server: str, tool: str, *, destructive: bool) -> Action:
         ours = next((rule.action for rule in self.rules if rule.fits(server, tool)), None)

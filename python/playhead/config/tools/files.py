@@ -1,4 +1,4 @@
-"""Tool configuration files, in TOML or JSON, and their error messages.
+"""Tool configuration files, in TOML or JSON.
 
     modules = ["my_tools"]                  # Python that configures tools too
 
@@ -57,7 +57,7 @@ _MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def load_tool_configs(path: Path, *, reload: bool = False) -> ToolConfigs:
-    """The configurations in the file at `path` (JSON if its name ends in `.json`, else TOML), and in the
+    """Load the configurations in the file at `path` (JSON if its name ends in `.json`, else TOML), and in the
     modules that it lists; the file takes precedence.
 
     Handlers that the file names are not imported. `reload` imports listed modules again. Raises
@@ -67,31 +67,30 @@ def load_tool_configs(path: Path, *, reload: bool = False) -> ToolConfigs:
 
 
 def load_project_configs(file: ProjectFile, *, reload: bool = False) -> ToolConfigs:
-    """`load_tool_configs` of an accepted file of the current directory."""
+    """Load the configurations of an accepted file of the current directory, as `load_tool_configs`."""
     path = Path(file.path.name)
     return _tool_configs(_checked(file.values, path), path, reload=reload)
 
 
 def _tool_configs(file: ToolFile, path: Path, *, reload: bool) -> ToolConfigs:
-    found = ToolConfigs(_configs(file, path))
     listed: list[ToolConfig] = []
     for index, name in enumerate(file.modules or ()):
         where = place(path, ("modules", index))
         _module_name(name, where)
         listed += configs_of(name, folder=path.parent, where=where, reload=reload)
-    return found.over(ToolConfigs(listed))
+    return ToolConfigs(_configs(file, path)).over(ToolConfigs(listed))
 
 
 def load_approval_policy(path: Path) -> ApprovalPolicy:
-    """The `approvals` table of the file at `path`; the default policy if it has none. Raises as
-    `load_tool_configs` does."""
+    """Load the `approvals` table of the file at `path`; the default policy if it has none. Raises
+    `ConfigError`."""
     return _read(path).approvals.policy(path)
 
 
 def default_approval_policy(
     file: Path | None = None, *, environment: Mapping[str, str] | None = None, trust: Trust | None = None
 ) -> ApprovalPolicy:
-    """The policy of `file`; by default the user's own, which `./playhead-tools.toml` can only make stricter.
+    """Load the policy of `file`; by default the user's, which `./playhead-tools.toml` can only make stricter.
 
     Raises `ConfigError`.
     """
@@ -109,8 +108,10 @@ def default_approval_policy(
 
 
 def default_tool_file(environment: Mapping[str, str]) -> Path | None:
-    """The user's own `playhead/tools.toml` or `tools.json`, if any. Raises `ConfigError` if both exist,
-    because one would be ignored silently."""
+    """Return the path of the user's own `playhead/tools.toml` or `tools.json`, if any.
+
+    Raises `ConfigError` if both exist, because one would be ignored silently.
+    """
     paths = [user_directory(environment) / name for name in USER_FILES]
     existing = [path for path in paths if path.is_file()]
     if len(existing) > 1:
@@ -119,7 +120,7 @@ def default_tool_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def user_tool_file(environment: Mapping[str, str]) -> Path:
-    """The file for the user's own tool configuration, which may not exist yet. Raises `ConfigError`."""
+    """Return the path of the user's own tool configuration, which may not exist yet. Raises `ConfigError`."""
     return default_tool_file(environment) or user_directory(environment) / USER_FILES[0]
 
 
@@ -225,18 +226,20 @@ class ToolConfigSources:
         The file, and the `.py` files that it names, are read each time; modules named by import path are
         imported again with `reload`. Raises `ConfigError`; configurations loaded before are not affected.
         """
-        found = get_tool_configs(*self.modules, entry_points=self.entry_points, reload=reload)
+        configs = get_tool_configs(*self.modules, entry_points=self.entry_points, reload=reload)
         if self.project is not None:
-            found = load_project_configs(self.project, reload=reload).over(found)
-        return found if self.file is None else load_tool_configs(self.file, reload=reload).over(found)
+            configs = load_project_configs(self.project, reload=reload).over(configs)
+        return configs if self.file is None else load_tool_configs(self.file, reload=reload).over(configs)
 
 
 def default_sources(
     file: Path | None = None, *, environment: Mapping[str, str] | None = None, trust: Trust | None = None
 ) -> ToolConfigSources:
-    """The sources `file` and installed packages. Without `file`: the user's own file, and
-    `./playhead-tools.toml` (or `.json`) if `trust` accepts it. `environment` defaults to this process's.
-    Raises `ConfigError`."""
+    """Return the default sources: `file` and installed packages.
+
+    Without `file`: the user's own file, and `./playhead-tools.toml` (or `.json`) if `trust` accepts it.
+    `environment` defaults to this process's. Raises `ConfigError`.
+    """
     environment = os.environ if environment is None else environment
     if file is not None:
         return ToolConfigSources(file=file)

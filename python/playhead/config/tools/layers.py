@@ -44,21 +44,21 @@ class Delivery(enum.StrEnum):
     MODEL = "model"
     """The model gets it: `send_result_to_ai = true`."""
     USER = "user"
-    """The user gets it, the model is told so, and its turn ends: `send_result_to_ai = false`."""
+    """The user gets it, the model learns only that, and its turn ends: `send_result_to_ai = false`."""
     PLAN = "plan"
     """Nothing is configured: the classifier decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One layer that was consulted."""
+    """A layer that was consulted."""
 
     layer: Layer
     found: bool
     """True if the layer has a configuration for the tool."""
     decided: bool
     said: str
-    """A description of what was found."""
+    """A description of the layer's configuration, or of its absence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,23 +173,23 @@ class ToolConfigs:
         override: ToolConfig | ToolOverride | None = None,
         server_config: ServerConfig | None = None,
     ) -> Resolution:
-        """The configuration that applies to the tool `tool` of `server`.
+        """Find the configuration that applies to the tool `tool` of `server`.
 
         `override` is for one call: a `ToolConfig` replaces every other configuration, a `ToolOverride` only
         the fields that it sets. `server_config` is the server's entry in the servers file. Never raises.
         """
-        looked = (
+        consulted = (
             self._call(override),
             self._exact(server, tool),
             self._pattern(server, tool),
             _of_server(server, tool, server_config),
             self._dynamic(server),
         )
-        whole = next((found for found in looked if found.config is not None), None)
+        whole = next((layer for layer in consulted if layer.config is not None), None)
         config, decided_by = None, dict[str, Layer]()
         if whole is not None and whole.config is not None:
             config = whole.config
-            decided_by = dict.fromkeys(_set_in(whole), whole.layer)
+            decided_by = dict.fromkeys(_fields_of(whole), whole.layer)
         partial = override.given() if isinstance(override, ToolOverride) else {}
         if partial:
             config = replace(config or _bare(server, tool), **partial)  # type: ignore[arg-type] # by its names
@@ -202,12 +202,12 @@ class ToolConfigs:
         deciding = whole.layer if whole is not None else Layer.NONE
         steps = [
             Step(
-                layer=found.layer,
-                found=found.config is not None or (found.layer is Layer.CALL and bool(partial)),
-                decided=found.layer is deciding or (found.layer is Layer.CALL and bool(partial)),
-                said=found.said,
+                layer=each.layer,
+                found=each.config is not None or (each.layer is Layer.CALL and bool(partial)),
+                decided=each.layer is deciding or (each.layer is Layer.CALL and bool(partial)),
+                said=each.description,
             )
-            for found in looked
+            for each in consulted
         ]
         steps.append(
             Step(layer=Layer.NONE, found=whole is None, decided=whole is None and not partial, said=_NOTHING)
@@ -223,34 +223,36 @@ class ToolConfigs:
         )
 
     def find(self, tool_id: str, servers: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """The (server, tool) pairs of `servers` that `tool_id` can stand for: several if one server's name is
-        another's followed by `__` and more; none if no server matches."""
+        """Return the (server, tool) pairs that `tool_id` can stand for, if these are the `servers`.
+
+        There are several if one server's name is another's followed by `__` and more.
+        """
         return tuple(
             (server, tool_id.removeprefix(prefix))
             for server in servers
             if tool_id.startswith(prefix := server + SEPARATOR) and tool_id != prefix
         )
 
-    def _call(self, override: ToolConfig | ToolOverride | None) -> _Found:
+    def _call(self, override: ToolConfig | ToolOverride | None) -> _Consulted:
         match override:
             case ToolConfig():
-                return _Found(Layer.CALL, override, "a whole configuration")
-            case ToolOverride() if given := override.given():
-                return _Found(Layer.CALL, None, f"sets {', '.join(given)}; the rest is as below")
+                return _Consulted(Layer.CALL, override, "a whole configuration")
+            case ToolOverride() if names := override.given():
+                return _Consulted(Layer.CALL, None, f"sets {', '.join(names)}; the rest is as below")
             case _:
-                return _Found(Layer.CALL, None, "no override")
+                return _Consulted(Layer.CALL, None, "no override")
 
-    def _exact(self, server: str, tool: str) -> _Found:
+    def _exact(self, server: str, tool: str) -> _Consulted:
         tool_id = create_tool_id(server, tool)
         keys = ((Kind.EXACT, server, tool, tool_id), (Kind.EXACT, None, None, tool_id))
         config = self._first(*keys)
-        return _Found(Layer.EXACT, config, _place(config) if config else f"nothing for {tool_id}")
+        return _Consulted(Layer.EXACT, config, _place(config) if config else f"nothing for {tool_id}")
 
     def _first(self, *keys: object) -> ToolConfig | None:
-        """The configuration for the first of `keys` in the first tier that has any of them."""
+        """Return the configuration for the first of `keys` in the first tier that has any of them."""
         return next((tier[key] for tier in self._tiers for key in keys if key in tier), None)
 
-    def _pattern(self, server: str, tool: str) -> _Found:
+    def _pattern(self, server: str, tool: str) -> _Consulted:
         ranked = {
             _key(config): (_rank(config, tier), config)
             for tier in reversed(range(len(self._tiers)))
@@ -259,53 +261,50 @@ class ToolConfigs:
         }
         fitting = [config for _, config in sorted(ranked.values(), key=lambda pair: pair[0])]
         if not fitting:
-            return _Found(Layer.PATTERN, None, "no pattern fits")
+            return _Consulted(Layer.PATTERN, None, "no pattern fits")
         others = ", ".join(config.tool_id for config in fitting[1:])
-        said = _place(fitting[0]) + (f"; less specific: {others}" if others else "")
-        return _Found(Layer.PATTERN, fitting[0], said)
+        description = _place(fitting[0]) + (f"; less specific: {others}" if others else "")
+        return _Consulted(Layer.PATTERN, fitting[0], description)
 
-    def _dynamic(self, server: str) -> _Found:
+    def _dynamic(self, server: str) -> _Consulted:
         config = self._first((Kind.DYNAMIC, server, None, create_tool_id(server, "*")))
         place = f" in {config.source}" if config and config.source else ""
-        said = f"{server} is listed{place}" if config else f"{server} is not listed"
-        return _Found(Layer.DYNAMIC, config, said)
+        description = f"{server} is listed{place}" if config else f"{server} is not listed"
+        return _Consulted(Layer.DYNAMIC, config, description)
 
 
-class _Found(NamedTuple):
+class _Consulted(NamedTuple):
     layer: Layer
     config: ToolConfig | None
-    said: str
+    description: str
 
 
 _NOTHING: Final = "no handler, nothing saved, the classifier decides who gets the text"
 
 
-def _of_server(server: str, tool: str, entry: ServerConfig | None) -> _Found:
-    """Resolve the server's own entry, which can only decide who gets the text."""
+def _of_server(server: str, tool: str, entry: ServerConfig | None) -> _Consulted:
+    """Consult the server's own entry, which can only decide who gets the text."""
     if entry is None:
-        return _Found(Layer.SERVER, None, f"{server} has no entry in a servers file")
+        return _Consulted(Layer.SERVER, None, f"{server} has no entry in a servers file")
     if entry.send_result_to_ai is None:
-        return _Found(Layer.SERVER, None, f"the entry of {server} has no send_result_to_ai")
-    said = f"the entry of {server} says send_result_to_ai = {str(entry.send_result_to_ai).lower()}"
+        return _Consulted(Layer.SERVER, None, f"the entry of {server} has no send_result_to_ai")
+    description = f"the entry of {server} says send_result_to_ai = {str(entry.send_result_to_ai).lower()}"
     config = replace(_bare(server, tool), send_result_to_ai=entry.send_result_to_ai)
-    return _Found(Layer.SERVER, config, said)
+    return _Consulted(Layer.SERVER, config, description)
 
 
 def _bare(server: str, tool: str) -> ToolConfig:
-    """The base for an override if nothing is configured: nothing is saved."""
+    """Return the base of an override if nothing is configured: nothing is saved."""
     # Not by create_tool_config: a server may call its tool "" or "*", and it is still a tool.
     tool_id = create_tool_id(server, tool)
     return ToolConfig(kind=Kind.EXACT, tool_id=tool_id, server=server, tool=tool, save_output=False)
 
 
-def _set_in(found: _Found) -> Iterator[str]:
-    """The fields that a layer decides."""
-    if found.layer is Layer.SERVER:
-        yield "send_result_to_ai"
-        return
-    for name in SETTINGS:
-        if getattr(found.config, name) is not None:
-            yield name
+def _fields_of(consulted: _Consulted) -> tuple[str, ...]:
+    """Name the fields that a layer decides."""
+    if consulted.layer is Layer.SERVER:
+        return ("send_result_to_ai",)
+    return tuple(name for name in SETTINGS if getattr(consulted.config, name) is not None)
 
 
 def _place(config: ToolConfig) -> str:

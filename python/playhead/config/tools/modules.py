@@ -40,7 +40,7 @@ def import_named(name: str, *, folder: Path | None, where: str, reload: bool = F
     """Import the module `name`: a dotted name, or a path that ends in `.py`, relative to `folder`.
 
     A file that has changed is read anew; a module by name only with `reload`. Raises `ConfigError`, beginning
-    with `where`, for whatever goes wrong.
+    with `where`, for any failure.
     """
     try:
         if name.endswith(FILE_SUFFIX):
@@ -83,8 +83,8 @@ ATTRIBUTE: Final = "TOOL_CONFIGS"
 def get_tool_configs(
     *modules: str | ModuleType, entry_points: bool = True, reload: bool = False
 ) -> ToolConfigs:
-    """The configurations of `modules` (names or modules; a package includes its submodules), and of installed
-    packages with entry points in the group `playhead.tool_configs`; `modules` take precedence.
+    """Collect the configurations of `modules` (names or modules; a package includes its submodules), and of
+    installed packages with entry points in the group `playhead.tool_configs`; `modules` take precedence.
 
     `reload` imports modules again. Raises `ConfigError` if a module can't be imported, configures nothing, or
     configures a tool that another module configures too.
@@ -104,20 +104,21 @@ def get_tool_configs(
 def configs_of(
     module: str | ModuleType, *, folder: Path | None, where: str, reload: bool
 ) -> list[ToolConfig]:
-    """The configurations in `module` and its submodules. Raises `ConfigError`, beginning with `where`."""
+    """Collect the configurations in `module` and its submodules. Raises `ConfigError`, beginning with
+    `where`."""
     name = module if isinstance(module, str) else module.__name__
-    found: list[ToolConfig] = []
+    configs: list[ToolConfig] = []
     for inner in _modules_of(module, folder=folder, where=where, reload=reload):
         offered = getattr(inner, ATTRIBUTE, None)
         if offered is not None:
             source = name if name.endswith(FILE_SUFFIX) else inner.__name__
             # A package often re-exports the configurations of its modules.
-            found += [config for config in _several(offered, source, where) if config not in found]
-    if not found:
+            configs += [config for config in _several(offered, source, where) if config not in configs]
+    if not configs:
         raise ConfigError(
             f"{where}: {name} configures nothing; expected {ATTRIBUTE} in it: a ToolConfig or several"
         )
-    return found
+    return configs
 
 
 def _modules_of(
@@ -137,12 +138,18 @@ def _of_entry_point(point: importlib.metadata.EntryPoint, *, reload: bool) -> li
     where = f"entry point {point.name} of {package}"
     if not point.attr:
         return configs_of(point.module, folder=None, where=where, reload=reload)
-    found: object = import_named(point.module, folder=None, where=where, reload=reload)
-    for name in point.attr.split("."):
-        found = getattr(found, name, None)
-    if found is None:
-        raise ConfigError(f"{where}: {point.module} has no {point.attr}")
-    return _several(found, point.module, where)
+    module = import_named(point.module, folder=None, where=where, reload=reload)
+    return _several(_member(module, point.attr, point.module, where), point.module, where)
+
+
+def _member(module: ModuleType, path: str, name: str, where: str) -> object:
+    """Return the member of `module`, called `name`, under a dotted path. Raises `ConfigError`."""
+    member: object = module
+    for part in path.split("."):
+        member = getattr(member, part, None)
+    if member is None:
+        raise ConfigError(f"{where}: {name} has no {path}")
+    return member
 
 
 def _several(offered: object, module: str, where: str) -> list[ToolConfig]:
@@ -151,19 +158,19 @@ def _several(offered: object, module: str, where: str) -> list[ToolConfig]:
         raise ConfigError(
             f"{where}: {module} offers a {type(offered).__name__}; expected a ToolConfig or several"
         )
-    found = []
+    configs = []
     for item in items:
         if not isinstance(item, ToolConfig):
             raise ConfigError(
                 f"{where}: {module} offers a {type(item).__name__} among its configurations; expected"
                 " ToolConfig (create_tool_config makes one)"
             )
-        found.append(item if item.source else replace(item, source=module))
-    return found
+        configs.append(item if item.source else replace(item, source=module))
+    return configs
 
 
 MESSAGE_CHARS: Final = 500
-"""Maximum quoted from a handler's exception: some libraries quote their entire input."""
+"""Limits the quotation of a handler's exception: some libraries quote their entire input."""
 
 
 async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
@@ -235,14 +242,12 @@ def handler_name(handler: ResponseHandler | HandlerReference) -> str:
 def load_handler(reference: HandlerReference) -> ResponseHandler:
     """Import the handler that `reference` names. Raises `ConfigError` with the key path."""
     module = import_named(reference.module, folder=reference.folder, where=reference.where)
-    found: object = module
-    for name in reference.function.split("."):
-        found = getattr(found, name, None)
-    if found is None:
-        raise ConfigError(f"{reference.where}: {reference.module} has no {reference.function}")
-    if not callable(found):
-        raise ConfigError(f"{reference.where}: expected a function, {reference} is a {type(found).__name__}")
-    return cast("ResponseHandler", found)
+    handler = _member(module, reference.function, reference.module, reference.where)
+    if not callable(handler):
+        raise ConfigError(
+            f"{reference.where}: expected a function, {reference} is a {type(handler).__name__}"
+        )
+    return cast("ResponseHandler", handler)
 
 
 def _is_async(function: Callable[..., object]) -> bool:

@@ -1,4 +1,4 @@
-"""The audio server: `musicPlayer`, `set_volume`, the resource they lead to, a prompt, and how it is run.
+"""The audio server: the tools `musicPlayer` and `set_volume`, a resource that reads URLs in ranges, a prompt.
 
 The resource `resource://read_from_http` is a range of a URL, which is plain or in base64url (in it, reserved
 characters survive a URI template). docs/ranged-resources.md has the ways to ask for the range.
@@ -6,25 +6,21 @@ characters survive a URI template). docs/ranged-resources.md has the ways to ask
 A link to the library is read from its file, whichever process of the user made it (`media_links`); any other
 URL is fetched. The server runs over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library.
 Over HTTP and WebSocket it offers its resource as a file too (`file` form), at the same address.
-
-More than 500 lines with the mixers, which are for the tool `set_volume` alone.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import os
 import secrets
-import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import mcp_types as types
@@ -41,8 +37,6 @@ from playhead.client.transports.http_client import HttpClient, guarded_client
 from playhead.errors import (
     BlockedAddressError,
     DeadlineError,
-    NoDeviceError,
-    PlaybackError,
     PlayheadError,
     RangePastEndError,
     ResourceChangedError,
@@ -53,17 +47,12 @@ from playhead.servers.access import Access
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
 from playhead.servers.audio.library import Library
 from playhead.servers.audio.media_links import KEY_BYTES, MediaLinks, SignedTrack, load_key, path_of
+from playhead.servers.audio.mixer import MemoryMixer, Mixer, SystemMixer
 from playhead.servers.audio.origin import serve_origin
 from playhead.servers.byte_sources import ResourceBytes, file_version, read_file
+from playhead.servers.dial import check_endpoint, dial
 from playhead.servers.file_downloads import FileDownloads
-from playhead.servers.http import (
-    base_url,
-    bind,
-    check_endpoint,
-    dial,
-    serve_until_sigterm,
-    tls_context,
-)
+from playhead.servers.http import base_url, bind, serve_until_sigterm, tls_context
 from playhead.servers.http_sessions import streamable_http_app
 from playhead.servers.ranged_resource import ranged_resource
 from playhead.servers.stdio import serve_stdio
@@ -74,9 +63,9 @@ TEMPLATE: Final = URI + "{?url,start,end}"
 MCP_PATH: Final = "/mcp"
 RETRY_SECONDS: Final = 1.0
 TTL_SECONDS: Final = 24 * 3600.0
-"""For which pages may be shared: each names the version that it is of."""
+"""Limits the sharing of a page, which names the version of its file."""
 DONE: Final = b"[DONE]"
-"""The blob that marks the end: nothing is at this offset or after it."""
+"""The blob that marks the end: no byte is at this offset or after it."""
 
 MUSIC_PLAYER = types.Tool(
     name="musicPlayer",
@@ -118,8 +107,7 @@ _Context = ServerRequestContext[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioTools:
-    """The handlers and what they use. They hold no state of their own: any number of sessions may share
-    them."""
+    """The handlers and what they use. They have no state, so any number of sessions may share them."""
 
     library: Library
     links: MediaLinks
@@ -134,7 +122,7 @@ class AudioTools:
     """Offers the resource over HTTP too."""
 
     def server(self) -> Server[dict[str, Any]]:
-        """A server of the SDK, for any transport."""
+        """Return a server of the SDK, for any transport."""
         server: Server[dict[str, Any]] = Server(
             "playhead-audio",
             version=version("playhead"),
@@ -174,7 +162,7 @@ class AudioTools:
         if path is not None and (signed := self.links.open(path)) is not None:
             return await _from_library(signed, start, end)
         try:
-            found = await self._fetch(url, start, end)
+            answer = await self._fetch(url, start, end)
         except RangePastEndError:
             return ResourceBytes(data=b"")
         except BlockedAddressError as error:
@@ -188,10 +176,10 @@ class AudioTools:
             reason = {"kind": type(error).__name__}
             raise MCPError(types.INTERNAL_ERROR, f"reading failed: {error}", reason) from error
         return ResourceBytes(
-            data=found.body,
-            total_bytes=found.total_bytes,
-            mime_type=found.mime_type,
-            etag=found.etag,
+            data=answer.body,
+            total_bytes=answer.total_bytes,
+            mime_type=answer.mime_type,
+            etag=answer.etag,
             name=urlsplit(url).path.rpartition("/")[2] or None,
         )
 
@@ -267,15 +255,15 @@ class AudioTools:
 
 
 async def _from_library(signed: SignedTrack, start: int, end: int) -> ResourceBytes:
-    found = await read_file(signed.track.path, start, end)
-    if found.etag != signed.etag:
+    piece = await read_file(signed.track.path, start, end)
+    if piece.etag != signed.etag:
         raise MCPError(
             types.INVALID_PARAMS,
             f"the file of {signed.track.title!r} has changed since this link was made; call musicPlayer for a"
             " new one",
             {"kind": ResourceChangedError.__name__},
         )
-    return replace(found, mime_type=signed.track.mime_type, name=signed.track.id)
+    return replace(piece, mime_type=signed.track.mime_type, name=signed.track.id)
 
 
 def _decoded_url(text: str) -> str:
@@ -306,18 +294,18 @@ PLAY_MUSIC: Final = types.Prompt(
     ],
 )
 WISH_CHARS: Final = 500
-"""A longer wish is neither a title nor a mood."""
+"""Limits a wish; a longer one is neither a title nor a mood."""
 
 
 def prompt_messages(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
-    """The messages of a prompt. Raises `MCPError` (-32602) for an unknown one, or a wish that is too long."""
+    """Return the messages of a prompt. Raises `MCPError` (-32602) if it is unknown, or the wish too long."""
     if name != PLAY_MUSIC.name:
         raise MCPError(-32602, f"unknown prompt {name[:80]!r}; this server has play_music")
     wish = arguments.get("wish", "").strip()
     if len(wish) > WISH_CHARS:
         raise MCPError(-32602, f"wish has {len(wish)} characters; {WISH_CHARS} are allowed")
-    asked = f"Play this: {wish}." if wish else "Play some music."
-    text = f"{asked} Use musicPlayer, and say nothing while it plays."
+    request = f"Play this: {wish}." if wish else "Play some music."
+    text = f"{request} Use musicPlayer, and say nothing while it plays."
     message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
     return types.GetPromptResult(description=PLAY_MUSIC.description, messages=[message])
 
@@ -383,7 +371,7 @@ async def open_audio_server(
     origins: frozenset[Origin] | None = None,
     files: FileDownloads | None = None,
 ) -> AsyncIterator[Server[dict[str, Any]]]:
-    """The audio server as an SDK server, with its origin running: for `serve`, and to connect in process.
+    """Open the audio server as an SDK server, with its origin running: for `serve`, or to connect in process.
 
     The transport options are ignored. `library` and `origins` are made from the options by default. With
     `files`, which the caller serves, the resource is offered as a file. Leaving the context stops the origin
@@ -418,7 +406,7 @@ async def open_audio_server(
 
 
 async def _signing_key(directory: Path | None) -> bytes:
-    """The user's key, or one of this process only."""
+    """Return the user's key, or one for this process only."""
     if directory is not None:
         try:
             return await trio.to_thread.run_sync(load_key, directory)
@@ -429,111 +417,3 @@ async def _signing_key(directory: Path | None) -> bytes:
                 f" {directory} cannot be used: {reason}\n"
             )
     return secrets.token_bytes(KEY_BYTES)
-
-
-# --- the volume of the system, or a number that stands for it ----------------------------------------------
-
-COMMAND_SECONDS = 5.0
-"""A mixer answers in milliseconds, or waits for a sound server that is not running."""
-
-COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
-    "wpctl": lambda percent: ["set-volume", "@DEFAULT_AUDIO_SINK@", f"{percent}%"],
-    "pactl": lambda percent: ["set-sink-volume", "@DEFAULT_SINK@", f"{percent}%"],
-    "amixer": lambda percent: ["-q", "sset", "Master", f"{percent}%"],
-    "osascript": lambda percent: ["-e", f"set volume output volume {percent}"],
-}
-"""PipeWire, PulseAudio, ALSA, macOS, in the order in which they are tried."""
-
-
-RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
-RUNTIME_DIRECTORIES: Final = Path("/run/user")
-"""The place of one directory per user id, made by systemd and elogind (XDG Base Directory Specification)."""
-
-
-class Mixer(Protocol):
-    """A control of the volume."""
-
-    async def set_volume(self, percent: int) -> str:
-        """Set the volume, 0 to 100, and describe in a few words how.
-
-        Raises:
-            NoDeviceError: this machine has no mixer.
-            PlaybackError: the mixer failed, or did not answer in time.
-        """
-        ...
-
-
-class MemoryMixer:
-    """Remember the number and touch nothing: for demos, tests and machines without sound."""
-
-    def __init__(self) -> None:
-        self.percent: int | None = None
-
-    async def set_volume(self, percent: int) -> str:
-        """Remember `percent`."""
-        await trio.lowlevel.checkpoint()
-        self.percent = percent
-        return "remembered, no mixer is used"
-
-
-class SystemMixer:
-    """The first mixer command that is installed and works."""
-
-    def __init__(
-        self,
-        *,
-        environment: Mapping[str, str] | None = None,
-        find: Callable[[str], str | None] = shutil.which,
-        runtime_directories: Path = RUNTIME_DIRECTORIES,
-    ) -> None:
-        """`environment` is that of the commands; None is this process's own, unchanged.
-
-        A client that starts servers with a minimal environment omits `XDG_RUNTIME_DIR`, in which wpctl and
-        pactl look for the sound server: it is added if the user's directory exists.
-        """
-        self._find = find
-        self._environment = environment
-        self._runtime_directory = runtime_directories / str(os.getuid())
-
-    async def set_volume(self, percent: int) -> str:
-        """Run one mixer's command after the other until one succeeds; cancelling kills it. Raises as `Mixer`.
-
-        The commands get no shell.
-        """
-        failures: list[str] = []
-        for name, arguments in COMMANDS.items():
-            if (path := self._find(name)) is None:
-                continue
-            try:
-                await _run([path, *arguments(percent)], environment=self._mixer_environment())
-            except PlaybackError as error:
-                failures.append(str(error))
-            else:
-                return f"through {name}"
-        if failures:
-            raise PlaybackError("; ".join(failures))
-        raise NoDeviceError(
-            f"no mixer is installed (looked for {', '.join(COMMANDS)}); "
-            "install one, or start the server with --mixer memory"
-        )
-
-    def _mixer_environment(self) -> Mapping[str, str] | None:
-        given = self._environment
-        if given is None or given.get(RUNTIME_VARIABLE) or not self._runtime_directory.is_dir():
-            return given
-        return {**given, RUNTIME_VARIABLE: str(self._runtime_directory)}
-
-
-async def _run(argv: list[str], *, environment: Mapping[str, str] | None) -> None:
-    with trio.move_on_after(COMMAND_SECONDS) as scope:
-        try:
-            done = await trio.run_process(
-                argv, stdin=b"", capture_stdout=True, capture_stderr=True, check=False, env=environment
-            )
-        except OSError as error:  # found, but not executable: the next one may be
-            raise PlaybackError(f"{argv[0]} cannot be run: {error.strerror}") from error
-        if done.returncode != 0:
-            said = done.stderr.decode("utf-8", "replace").strip()[:500]
-            raise PlaybackError(f"{argv[0]} failed with exit code {done.returncode}: {said or 'no message'}")
-    if scope.cancelled_caught:
-        raise PlaybackError(f"{argv[0]} did not answer within {COMMAND_SECONDS:g} s")

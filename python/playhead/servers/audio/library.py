@@ -21,7 +21,7 @@ _CLOSE_ENOUGH = 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """One audio file."""
+    """An audio file."""
 
     id: str
     """The name in its URL: a digest of the file's name and its suffix, never a path."""
@@ -45,9 +45,9 @@ class Library:
     def scan(cls, directory: Path | None = None) -> Library:
         """Read a directory (not its subdirectories). Blocking; call it from a thread.
 
-        Every audio file is in it, whether anything here plays it or not. A title is the file's name without
-        suffix, `_` as a space, unless `library.json` in the
-        directory (an object of file names and titles) gives another.
+        Every audio file belongs to the library, whether anything here plays it or not. A title is the file's
+        name without suffix, `_` as a space, unless `library.json` in the directory (an object of file names
+        and titles) gives another.
 
         Raises:
             UsageError: the directory does not exist, or has no audio file.
@@ -67,27 +67,27 @@ class Library:
         return cls(tracks=tuple(sorted(tracks, key=lambda track: (track.title.casefold(), track.id))))
 
     def get(self, track_id: str) -> Track | None:
-        """The track with this id."""
+        """Return the track with this id, if any."""
         return self._by_id.get(track_id)
 
     def find(self, query: str) -> Track | None:
-        """The track whose title fits best, or None if no title is near. An empty query finds the first.
+        """Find the track whose title fits best; None if no title is near. An empty query finds the first.
 
         Upper and lower case do not matter. In order: the same title, a title that contains the query (the
         shortest), a title with all its words, a title that the query contains, a title spelt alike.
         """
-        wanted = " ".join(query.casefold().split())
-        if not wanted:
+        query = " ".join(query.casefold().split())
+        if not query:
             return self.tracks[0]
         titles = {track.title.casefold(): track for track in reversed(self.tracks)}
         by_length = sorted(titles, key=lambda title: (len(title), title))
-        if wanted in titles:
-            return titles[wanted]
-        candidates = [title for title in by_length if wanted in title]
-        words = _words(wanted)
+        if query in titles:
+            return titles[query]
+        candidates = [title for title in by_length if query in title]
+        words = _words(query)
         candidates += [title for title in by_length if words and words <= _words(title)]
-        candidates += [title for title in reversed(by_length) if title in wanted]
-        candidates += difflib.get_close_matches(wanted, by_length, n=1, cutoff=_CLOSE_ENOUGH)
+        candidates += [title for title in reversed(by_length) if title in query]
+        candidates += difflib.get_close_matches(query, by_length, n=1, cutoff=_CLOSE_ENOUGH)
         return titles[candidates[0]] if candidates else None
 
 
@@ -99,7 +99,7 @@ def _track(path: Path, title: str | None) -> Track | None:
     if not path.is_file() or mime_of_file(path.name, b"") is None:
         return None
     head = b""
-    with suppress(OSError), path.open("rb") as file:  # else a read of it says why
+    with suppress(OSError), path.open("rb") as file:  # a later read reports the error
         head = file.read(SNIFF_BYTES)
     if (mime_type := mime_of_file(path.name, head)) is None:
         return None
@@ -120,9 +120,9 @@ def _read_titles(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        titles = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ConfigError(f"{path}: expected JSON: {error}") from error
-    if not isinstance(found, dict) or not all(isinstance(title, str) for title in found.values()):
+    if not isinstance(titles, dict) or not all(isinstance(title, str) for title in titles.values()):
         raise ConfigError(f'{path}: expected an object like {{"file.mp3": "Title"}}')
-    return found
+    return titles

@@ -1,8 +1,8 @@
 """The signed paths of a library's tracks: `/media/SIGNATURE/VERSION/ID`.
 
-The signature is that of a key of the user, and not of the process. So a link works after a restart, on
-another port, and in every process of the user that serves the file. It names one version of one track: no
-path leads out of the library, and none to other bytes than it was made for.
+The key that signs them is the user's, not the process's. So a link works after a restart, on another port,
+and in every process of the user that serves the file. It names one version of one track: no path leads out of
+the library, or to bytes that the link was not made for.
 """
 
 from __future__ import annotations
@@ -85,26 +85,26 @@ def load_key(directory: Path) -> bytes:
     with suppress(FileNotFoundError):
         return _read_key(path)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made = directory / f".{KEY_FILE}.{secrets.token_hex(8)}"
+    temporary = directory / f".{KEY_FILE}.{secrets.token_hex(8)}"
     try:
-        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(secrets.token_bytes(KEY_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        with suppress(FileExistsError):  # another process was first: its key is everybody's
-            os.link(made, path)
+        with suppress(FileExistsError):  # another process was first: all use its key
+            os.link(temporary, path)
     finally:
-        made.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return _read_key(path)
 
 
 def _read_key(path: Path) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        found = os.fstat(file.fileno())
+        status = os.fstat(file.fileno())
         key = file.read(KEY_BYTES + 1)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        mode = stat.filemode(found.st_mode)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        mode = stat.filemode(status.st_mode)
         raise PermissionError(0, f"expected a file that only its owner can read, got the mode {mode}")
     if len(key) != KEY_BYTES:
         raise OSError(0, f"expected {KEY_BYTES} bytes, got {len(key) if len(key) < KEY_BYTES else 'more'}")

@@ -1,7 +1,7 @@
-"""The HTTP origin of a library on loopback, for whatever fetches a link itself.
+"""The HTTP origin of a library on loopback, for clients that fetch a link themselves.
 
-It is a real one on a real socket. The ranges are Starlette's `FileResponse` (206, 416, HEAD, ETag, If-Range),
-which streams a file in pieces of 64 KiB. The MCP server reads the files themselves.
+Starlette's `FileResponse` answers ranges (206, 416, HEAD, ETag, If-Range) and streams a file in pieces of 64
+KiB. The MCP server does not use this origin: it reads the files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from playhead.servers.http import base_url, bind, serve_app
 
 
 def origin_app(links: MediaLinks) -> Starlette:
-    """The application alone; `serve_origin` puts it on a socket."""
+    """Return the application, which `serve_origin` puts on a socket."""
 
     async def media(request: Request) -> Response:
         signed = links.open(request.url.path)
@@ -41,7 +41,7 @@ def origin_app(links: MediaLinks) -> Starlette:
 
     return Starlette(
         routes=[Route("/media/{link:path}", media, methods=["GET", "HEAD"])],
-        # A web page whose name was pointed at 127.0.0.1 sends that name as Host.
+        # A web page whose name points to 127.0.0.1 (DNS rebinding) sends that name as Host.
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[LOOPBACK, "localhost"])],
     )
 

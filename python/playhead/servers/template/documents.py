@@ -1,13 +1,13 @@
-"""The server's two documents, and any message checked against the first.
+"""The two documents of the server, and the check of messages against the first one.
 
 `schema.json` (JSON Schema 2020-12) describes every message that may go over the server's WebSocket, in both
 directions and in every protocol version; `openapi.yaml` (OpenAPI 3.1) describes its HTTP side.
 
-The schema is a tree of `oneOf`, and a validator reports of a wrong message every branch that it is not. A
-reader means one of them, so the findings are those of the branch that fits best. It is the idea of
-`best_match` of `jsonschema.exceptions`, with two differences: that one compares single errors (a branch with
-two missing members looks like one with a wrong letter), and it returns one error where a message may have
-several.
+The schema is a tree of `oneOf`. For an invalid message a validator reports the errors of every branch, but
+its author meant one of them, so the findings are those of the branch that fits best. `best_match` of
+`jsonschema.exceptions` has the same idea with two differences: it compares single errors (to it, a branch
+with two missing members is as near as one with a wrong letter), and it returns one error where a message may
+have several.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from playhead.strict_json import STRICT_DECODER
 
 _SPACE: Final = " \t\r\n"
 _TAGS: Final = frozenset({"method", "type", "mode"})
-"""Members by whose constant the branches of a `oneOf` are told apart."""
+"""The members whose constants distinguish the branches of a `oneOf`."""
 _BOUNDS: Final = {
     "minItems": "a number of items of at least",
     "maxItems": "a number of items of at most",
@@ -41,18 +41,18 @@ _BOUNDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of a document, and its place."""
+    """A message of a document, and its place."""
 
     number: int
-    """The first is 1."""
+    """Its number in the document, from 1."""
     line: int
-    """Of its first character; the first line is 1."""
+    """The line of its first character, from 1."""
     value: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFinding:
-    """One fault of one message."""
+    """A fault of a message."""
 
     message: int
     line: int
@@ -65,41 +65,41 @@ class MessageFinding:
 
 
 def schema_text() -> str:
-    """The shipped `schema.json`."""
+    """Return the text of the shipped `schema.json`."""
     return _read("schema.json")
 
 
 def openapi_text() -> str:
-    """The shipped `openapi.yaml`."""
+    """Return the text of the shipped `openapi.yaml`."""
     return _read("openapi.yaml")
 
 
 def message_schema() -> dict[str, Any]:
-    """The schema of every message, for any JSON Schema library; a new dict at each call."""
+    """Return the schema of every message, for any JSON Schema library; a new dict at each call."""
     return cast("dict[str, Any]", json.loads(schema_text()))
 
 
 def read_messages(text: str) -> list[Message]:
     """Read one JSON value, a JSON array of messages, or JSON values one after another (JSON lines).
 
-    An array is a list of messages only if nothing follows it; in JSON lines it is one message, and a wrong
-    one: MCP has no batches.
+    An array is a list of messages only if nothing follows it. In JSON lines it is one invalid message,
+    because MCP has no batches.
 
     Raises:
         UsageError: `text` is not JSON (with line and column), or has no message.
     """
     text = text.removeprefix("\ufeff")
     try:
-        found = list(_values(text, _skip_space(text, 0)))
-        if len(found) == 1 and isinstance(found[0][1], list):
-            found = list(_items(text, found[0][0] + 1))
+        values = list(_values(text, _skip_space(text, 0)))
+        if len(values) == 1 and isinstance(values[0][1], list):
+            values = list(_items(text, values[0][0] + 1))
     except RecursionError:
         raise UsageError("expected JSON, got a value that is nested too deep to read") from None
-    if not found:
+    if not values:
         raise UsageError("expected at least one message, got none")
     messages: list[Message] = []
     line, last = 1, 0
-    for count, (start, value) in enumerate(found, 1):
+    for count, (start, value) in enumerate(values, 1):
         line += text.count("\n", last, start)
         last = start
         messages.append(Message(number=count, line=line, value=value))
@@ -118,7 +118,7 @@ def validate_messages(text: str) -> list[MessageFinding]:
 
 
 def find_departures(messages: list[Message]) -> list[MessageFinding]:
-    """The faults of messages that were read; empty if there are none, at most about a hundred per message."""
+    """Return the faults of messages, at most about a hundred per message."""
     schema = message_schema()
     validator = Draft202012Validator(schema)
     return [
@@ -135,7 +135,7 @@ def _read(name: str) -> str:
 
 
 def _values(text: str, at: int) -> Iterator[tuple[int, object]]:
-    """Each value and its offset."""
+    """Iterate over the values and their offsets."""
     while at < len(text):
         value, end = _value(text, at)
         yield at, value
@@ -143,7 +143,7 @@ def _values(text: str, at: int) -> Iterator[tuple[int, object]]:
 
 
 def _items(text: str, at: int) -> Iterator[tuple[int, object]]:
-    """The items of an array that is known to be well formed; `at` is behind its bracket."""
+    """Iterate over the items of a well-formed array and their offsets; `at` is behind its bracket."""
     at = _skip_space(text, at)
     while text[at] != "]":
         value, end = _value(text, at)
@@ -171,7 +171,7 @@ def _skip_space(text: str, at: int) -> int:
 
 
 def _label(message: object) -> str:
-    """The kind of a message, as far as it says: `tools/call request, id 3`."""
+    """Name the kind of a message, as far as it is recognisable: `tools/call request, id 3`."""
     if not isinstance(message, dict):
         return "message"
     if "method" in message:
@@ -186,7 +186,7 @@ def _label(message: object) -> str:
 
 
 class _Findings:
-    """The findings about one message."""
+    """The findings about a message."""
 
     def __init__(self, defs: Mapping[str, Mapping[str, Any]]) -> None:
         self._defs = defs
@@ -205,7 +205,7 @@ class _Findings:
             if self._notes.full:
                 return
             place = path
-            for key in error.relative_path:  # in a context it is relative to the value of the oneOf
+            for key in error.relative_path:  # within a oneOf it is relative to the value of that
                 place = step(place, key)
             if error.validator in ("oneOf", "anyOf"):
                 self._explain_branch(error, place)
@@ -277,7 +277,7 @@ class _Findings:
                 self._notes.add(path, expected=f"{error.validator} {wanted!r:.80}", got=_got(value))
 
     def _described(self, schema: Mapping[str, Any]) -> str:
-        """A missing member, in a few words."""
+        """Describe a missing member in a few words."""
         while "$ref" in schema:
             schema = self._defs[schema["$ref"].rpartition("/")[2]]
         if "const" in schema:
@@ -287,14 +287,14 @@ class _Findings:
 
 
 def _branches(error: ValidationError) -> dict[int, list[ValidationError]]:
-    """The errors of each branch of a `oneOf`, by its index."""
+    """Group the errors of a `oneOf` by the index of their branch."""
     groups = groupby(error.context, key=lambda each: each.relative_schema_path[0])
     return {index: list(group) for index, group in groups}
 
 
 def _misfit(branch: Iterable[ValidationError]) -> float:
-    """The distance of a value from a branch: missing and unknown members count, errors deeper in it
-    hardly."""
+    """Measure the distance of a value from a branch: missing and unknown members count fully, errors deeper
+    in it hardly."""
     misfit, deeper = 0.0, 0.0
     for error in branch:
         if _is_tag(error):
@@ -311,7 +311,7 @@ def _misfit(branch: Iterable[ValidationError]) -> float:
 
 
 def _is_tag(error: ValidationError) -> bool:
-    """The wrong constant of the member by which branches are told apart."""
+    """Return True for a wrong constant of a member that distinguishes branches."""
     return error.validator == "const" and len(error.relative_path) == 1 and error.relative_path[0] in _TAGS
 
 

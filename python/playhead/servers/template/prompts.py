@@ -18,7 +18,7 @@ _Arguments = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplatePrompt:
-    """One prompt: its definition, and the function from its arguments to messages."""
+    """A prompt: its definition, and the function from its arguments to messages."""
 
     definition: types.Prompt
     messages: Callable[[_Arguments], list[types.PromptMessage]]
@@ -45,7 +45,7 @@ class TemplatePrompt:
 
 
 def all_prompts(pages: ShippedPages) -> dict[str, TemplatePrompt]:
-    """Every prompt by its name."""
+    """Return every prompt by its name."""
     prompts = (_research(), _explain_page(pages))
     return {prompt.definition.name: prompt for prompt in prompts}
 

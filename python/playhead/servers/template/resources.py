@@ -1,4 +1,4 @@
-"""The readable resources: the pages shipped with the package, and one piece of music, whole or in byte
+"""The readable resources: the pages shipped with the package, and a piece of music, which is read in
 ranges."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STOP_WORDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShippedPage:
-    """One page of the small encyclopaedia of sound."""
+    """A page of the small encyclopaedia of sound."""
 
     slug: str
     title: str
@@ -45,7 +45,7 @@ class ShippedPage:
 
     @property
     def uri(self) -> str:
-        """Of the resource that is this page."""
+        """The URI of the resource that is this page."""
         return f"pages://{self.slug}"
 
 
@@ -58,19 +58,18 @@ class ShippedPages:
     @classmethod
     def load(cls) -> ShippedPages:
         """Read the shipped file: some kilobytes."""
-        found = json.loads(files(_DATA).joinpath("data/pages.json").read_text("utf-8"))
-        return cls(
-            pages=tuple(sorted((ShippedPage(**page) for page in found["pages"]), key=lambda page: page.slug))
-        )
+        document = json.loads(files(_DATA).joinpath("data/pages.json").read_text("utf-8"))
+        pages = [ShippedPage(**page) for page in document["pages"]]
+        return cls(pages=tuple(sorted(pages, key=lambda page: page.slug)))
 
     def get(self, slug: str) -> ShippedPage | None:
-        """The page with this slug, if any."""
+        """Return the page with this slug, if any."""
         return next((page for page in self.pages if page.slug == slug), None)
 
     def search(self, query: str, most: int) -> list[tuple[ShippedPage, float]]:
-        """The `most` best pages and their scores, best first; empty if none of the words occurs.
+        """Return the `most` best pages and their scores, best first; empty if none of the words occurs.
 
-        Each word counts by its frequency in the page, and by how few pages have it (tf-idf).
+        A word counts the more, the more often the page has it and the fewer pages have it (tf-idf).
         """
         counts = [_counts(page) for page in self.pages]
         scores = [0.0] * len(counts)
@@ -82,12 +81,12 @@ class ShippedPages:
                     score + rarity * (1 + math.log(page[word])) if page[word] else score
                     for score, page in zip(scores, counts, strict=True)
                 ]
-        found = [(page, score) for page, score in zip(self.pages, scores, strict=True) if score]
-        return sorted(found, key=lambda pair: (-pair[1], pair[0].slug))[:most]
+        hits = [(page, score) for page, score in zip(self.pages, scores, strict=True) if score]
+        return sorted(hits, key=lambda pair: (-pair[1], pair[0].slug))[:most]
 
 
 def words(text: str) -> list[str]:
-    """The significant words of `text`, in lower case."""
+    """Return the significant words of `text`, in lower case."""
     return [word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS]
 
 
@@ -99,7 +98,7 @@ MUSIC_URI: Final = "music://first-light"
 RANGE_TEMPLATE: Final = MUSIC_URI + "{?start,end}"
 PAGE_TEMPLATE: Final = "pages://{slug}"
 MOST_BYTES: Final = MIB
-"""A longer range is answered with its first MiB: clients that read in ranges accept a short page."""
+"""Limits a page. A longer range is answered with its first MiB, because clients accept a short page."""
 
 _MUSIC_MIME: Final = "audio/mpeg"
 _LARGEST: Final = 2**53 - 1  # beyond it JSON numbers are no longer whole in every language
@@ -121,7 +120,7 @@ class Resources:
         )
 
     def listed(self) -> list[types.Resource]:
-        """All resources; the server cuts the list into pages."""
+        """List all resources; the server cuts the list into pages."""
         music = types.Resource(
             uri=MUSIC_URI,
             name="first-light",
@@ -144,7 +143,7 @@ class Resources:
         return [music, *pages]
 
     def templates(self) -> list[types.ResourceTemplate]:
-        """The URI templates that `read` understands."""
+        """List the URI templates that `read` understands."""
         return [
             types.ResourceTemplate(
                 name="page",
@@ -178,8 +177,8 @@ class Resources:
         elif (matched := UriTemplate.parse(RANGE_TEMPLATE).match(uri)) is not None:
             # Some clients send the range alongside the URI; the SDK's typed params drop that.
             arguments = params.get("arguments")
-            given = {**matched, **(arguments if isinstance(arguments, Mapping) else {})}
-            start, end = _range(given.get("start"), given.get("end"), len(self.music))
+            values = {**matched, **(arguments if isinstance(arguments, Mapping) else {})}
+            start, end = _range(values.get("start"), values.get("end"), len(self.music))
             blob = base64.b64encode(self.music[start:end]).decode("ascii")
             return types.ReadResourceResult(
                 contents=[types.BlobResourceContents(uri=uri, mime_type=_MUSIC_MIME, blob=blob)]

@@ -33,18 +33,14 @@ from playhead.content.revisions import downgrade
 from playhead.errors import PlayheadError, UsageError
 from playhead.net_guard import parse_origins
 from playhead.servers.access import Access
-from playhead.servers.http import base_url, bind, dial, serve_app, tls_context
+from playhead.servers.dial import dial
+from playhead.servers.http import base_url, bind, serve_app, tls_context
 from playhead.servers.http_sessions import streamable_http_app
 from playhead.servers.serving import Shutdown
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.template import TemplateServerOptions
-from playhead.servers.template.middleware import (
-    CONTENT_TYPE,
-    Metrics,
-    explain_errors,
-    first_revision,
-    not_found,
-)
+from playhead.servers.template.metrics import CONTENT_TYPE, Metrics
+from playhead.servers.template.middleware import explain_errors, first_revision, not_found
 from playhead.servers.template.prompts import TemplatePrompt, all_prompts
 from playhead.servers.template.resources import Resources, ShippedPages
 from playhead.servers.template.tools import TemplateTool, checked_arguments, failed
@@ -94,21 +90,21 @@ async def serve(
         if options.transport == "ws":
             url = "ws" + url.removeprefix("http")
         async with _parts(options) as (server, metrics):
-            asked = shutdown if shutdown is not None else Shutdown()
-            closing = Shutdown(grace_seconds=max(0.0, asked.grace_seconds - options.drain_seconds))
-            app = template_app(server, metrics=metrics, options=options, shutdown=asked)
+            draining = shutdown if shutdown is not None else Shutdown()
+            closing = Shutdown(grace_seconds=max(0.0, draining.grace_seconds - options.drain_seconds))
+            app = template_app(server, metrics=metrics, options=options, shutdown=draining)
             async with trio.open_nursery() as nursery:
                 if shutdown is None:
-                    await nursery.start(asked.listen)
+                    await nursery.start(draining.listen)
                 await nursery.start(partial(serve_app, app, sock, tls=tls, shutdown=closing))
-                nursery.start_soon(_drain, asked, closing, options.drain_seconds)
+                nursery.start_soon(_drain, draining, closing, options.drain_seconds)
                 sys.stderr.write(f"playhead template server: {url}\n")
                 sys.stderr.flush()
                 task_status.started(url)
 
 
-async def _drain(asked: Shutdown, closing: Shutdown, seconds: float) -> None:
-    await asked.requested.wait()
+async def _drain(draining: Shutdown, closing: Shutdown, seconds: float) -> None:
+    await draining.requested.wait()
     await trio.sleep(seconds)
     closing.request()
 
@@ -117,7 +113,7 @@ async def _drain(asked: Shutdown, closing: Shutdown, seconds: float) -> None:
 async def open_template_server(
     options: TemplateServerOptions | None = None,
 ) -> AsyncIterator[Server[dict[str, Any]]]:
-    """The template server as an SDK server: to connect to in process, or to run over streams.
+    """Open the template server as an SDK server: to connect to in process, or to run over streams.
 
     The transport options are ignored. Leaving the context closes the connections to the search engine.
 
@@ -159,7 +155,7 @@ ENDPOINTS: Final[Mapping[str, str]] = {
     "metrics": "/metrics",
 }
 WITHOUT_TOKEN: Final = (ENDPOINTS["health"], ENDPOINTS["ready"])
-"""A monitor does not need a secret."""
+"""The endpoints for monitors, which need no secret."""
 
 
 def template_app(
@@ -169,9 +165,9 @@ def template_app(
     options: TemplateServerOptions,
     shutdown: Shutdown,
 ) -> ASGIApp:
-    """The ASGI application: every endpoint, behind the checks of Host, Origin and token.
+    """Return the ASGI application: every endpoint, behind the checks of Host, Origin and token.
 
-    The uptime begins with this call, which needs a running trio.
+    The uptime counts from this call, which needs a running trio.
 
     Raises:
         UsageError: a web origin or the token is invalid.
@@ -189,7 +185,7 @@ def template_app(
 
 
 def _routes(server: Server[Any], metrics: Metrics, shutdown: Shutdown) -> list[Route]:
-    """The endpoints for operators. openapi.yaml describes their answers."""
+    """Return the endpoints for operators. openapi.yaml describes their answers."""
     began = trio.current_time()
     identity = {"name": NAME, "version": version("playhead")}
 
@@ -244,8 +240,7 @@ _Page = types.PaginatedRequestParams | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateServer:
-    """The handlers and what they use. They hold no state of their own: any number of clients may share
-    them."""
+    """The handlers and what they use. They have no state, so any number of clients may share them."""
 
     tools: Mapping[str, TemplateTool]
     resources: Resources
@@ -253,7 +248,7 @@ class TemplateServer:
     pager: Pager
 
     def server(self, metrics: Metrics) -> Server[dict[str, Any]]:
-        """A server of the SDK, for any transport; `metrics` counts its requests."""
+        """Return a server of the SDK, for any transport; `metrics` counts its requests."""
         server = Server(
             NAME,
             version=version("playhead"),
@@ -321,15 +316,15 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pager:
-    """Cut listings into pages. They do not change while the server runs, so a cursor stays valid."""
+    """Cuts listings into pages. Listings do not change while the server runs, so a cursor stays valid."""
 
     items: int
-    """Of one page."""
+    """The items of one page."""
 
     def page(
         self, listing: str, everything: Sequence[_Item], params: PaginatedRequestParams | None
     ) -> tuple[list[_Item], str | None]:
-        """One page of the listing of this name, and the cursor of the next.
+        """Return a page of the listing of this name, and the cursor of the next page.
 
         Raises `MCPError` (-32602) for a cursor that this listing did not return.
         """
@@ -361,6 +356,6 @@ def _unknown(cursor: str) -> MCPError:
 
 
 def all_tools(pages: ShippedPages, graph: KnowledgeGraph, engine: Engine | None) -> dict[str, TemplateTool]:
-    """Every tool by its name, in the order of the listing."""
+    """Return every tool by its name, in the order of the listing."""
     tools = (CALCULATOR, web_search(pages, engine), document_analyzer(pages), knowledge_graph(graph))
     return {tool.name: tool for tool in tools}

@@ -9,9 +9,9 @@ use crate::planner::tuning::{ERROR_CLAIMS, TAIL_BYTES};
 /// The state of the byte before an error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ByteBefore {
-    /// To be read with what follows it: bytes past the error refute it, and their absence makes a short page.
+    /// Needs a read together with the bytes that follow it: they refute the error, and their absence makes a short page.
     Spanning,
-    /// To be read alone: the server refuses a range that reaches past its end.
+    /// Needs a read alone: the server refuses a range that reaches past its end.
     Alone,
     Read,
     Refused,

@@ -1,8 +1,8 @@
-"""The definition of a tool: its description, one function from valid arguments to an answer, and their check.
+"""The definition of a tool: its description, a function from valid arguments to an answer, and their check.
 
-A tool reports a failure by raising a `PlayheadError`: the server answers with `isError` and the error's
-message, which a model reads and which should say what to do. Anything else that a tool raises is a bug, and
-becomes a JSON-RPC error.
+A tool that fails raises a `PlayheadError`. The server then answers with `isError` and the error's message,
+which a model reads and which should say what to do. Any other exception is a bug, and becomes a JSON-RPC
+error.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from playhead.content.findings import kind_of
 from playhead.errors import UsageError
 
 Arguments = Mapping[str, Any]
-"""Checked against the tool's `inputSchema`, with the schema's defaults for missing arguments."""
+"""Arguments that fit the tool's `inputSchema`, with the schema's defaults for missing ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateTool:
-    """One tool."""
+    """A tool."""
 
     definition: types.Tool
     run: Callable[[Arguments], Awaitable[types.CallToolResult]]
@@ -37,10 +37,10 @@ class TemplateTool:
 
 
 def answer(text: str, structured: dict[str, Any]) -> types.CallToolResult:
-    """A result in two forms: a sentence for a person, and data.
+    """Return a result in two forms: a sentence for a person, and data.
 
-    The data are `structuredContent` and, for clients that do not know it, the same JSON in a text block. The
-    annotations say whom each block is for, so that a client need not show or send both.
+    The data are `structuredContent` and, for clients that do not know it, the same JSON in a text block. Each
+    block has its audience in its annotations, so that a client need not show or send both.
     """
     return types.CallToolResult(
         content=[
@@ -55,18 +55,18 @@ def answer(text: str, structured: dict[str, Any]) -> types.CallToolResult:
 
 
 def failed(text: str) -> types.CallToolResult:
-    """The answer of a tool that failed."""
+    """Return the answer of a tool that failed."""
     return types.CallToolResult(content=[create_text_content(text)], is_error=True)
 
 
 MOST_FAULTS: Final = 5
-"""Reported at once; a call with more faults is not worth a longer message."""
+"""Limits the faults in a message."""
 
 
 def checked_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the arguments of a call; add defaults, and make whole numbers `int` (JSON's 5.0 is a 5).
+    """Check the arguments of a call; add defaults, and convert whole numbers to `int` (JSON's 5.0 is a 5).
 
-    `schema` is one of our own, and therefore trusted: its patterns and references need no bounds.
+    `schema` is one of our own, so its patterns and references need no bounds.
 
     Raises:
         UsageError: they break the schema. A model reads the message and tries again, so it names every fault.
@@ -84,35 +84,35 @@ def checked_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -
 
 def _faults(error: ValidationError) -> Iterator[str]:
     where = ".".join(str(key) for key in error.absolute_path)
-    wanted, got = error.validator_value, _got(error.instance)
+    expected, got = error.validator_value, _got(error.instance)
     match error.validator:
         case "required":
-            # One error for each missing name; jsonschema says which only in its message.
+            # One error for each missing name, which jsonschema puts only into its message.
             yield error.message.replace("is a required property", "is missing")
         case "additionalProperties":
             known = ", ".join(error.schema["properties"])
             unknown = [name for name in error.instance if name not in error.schema["properties"]]
             yield f"unknown {', '.join(repr(name[:40]) for name in unknown[:5])}; expected {known}"
         case "oneOf" | "anyOf":
-            ways = [" and ".join(way["required"]) for way in wanted]
+            ways = [" and ".join(way["required"]) for way in expected]
             yield f"give either {', or '.join(ways)}, not both"
         case "type":
-            yield f"{where}: expected {'an' if wanted[0] in 'aio' else 'a'} {wanted}, got {got}"
+            yield f"{where}: expected {'an' if expected[0] in 'aio' else 'a'} {expected}, got {got}"
         case "enum":
-            yield f"{where}: expected one of {', '.join(map(str, wanted))}, got {got}"
+            yield f"{where}: expected one of {', '.join(map(str, expected))}, got {got}"
         case "minimum" | "maximum":
             least = "least" if error.validator == "minimum" else "most"
-            yield f"{where}: expected at {least} {wanted}, got {got}"
+            yield f"{where}: expected at {least} {expected}, got {got}"
         case "minLength" | "maxLength":
             least = "least" if error.validator == "minLength" else "most"
-            noun = "character" if wanted == 1 else "characters"
-            yield f"{where}: expected at {least} {wanted} {noun}, got {len(error.instance)}"
+            noun = "character" if expected == 1 else "characters"
+            yield f"{where}: expected at {least} {expected} {noun}, got {len(error.instance)}"
         case "pattern":
-            yield f"{where}: expected a match of {wanted}, got {got}"
+            yield f"{where}: expected a match of {expected}, got {got}"
         case "maxProperties":
-            yield f"expected at most {wanted} arguments, got {len(error.instance)}"
+            yield f"expected at most {expected} arguments, got {len(error.instance)}"
         case _:
-            yield f"{where} breaks {error.validator} {wanted!r:.80}"
+            yield f"{where} breaks {error.validator} {expected!r:.80}"
 
 
 def _got(value: object) -> str:

@@ -1,15 +1,14 @@
-"""`calculator`: an expression, or one operation on two numbers. Safe with any input.
+"""The tool `calculator`: an expression, or one operation on two numbers. Safe with any input.
 
     expression = number | "(" expression ")" | ("+" | "-") expression | expression operator expression
     operator   = "+" | "-" | "*" | "/" | "**" | "^"        precedence as in Python: 2^3^2 is 2^9, -2^2 is -4
     number     = digits [ "." digits ] [ "e" [sign] digits ] | "." digits …
 
-The tokens are checked first, so that an error names its place; then Python's own parser gives the precedence,
-and of its tree three kinds of nodes are evaluated. There are no names, calls or attributes.
+The tokens are checked first, so that an error names its place. Then Python's own parser applies the
+precedence, and three kinds of nodes of its tree are evaluated. There are no names, calls or attributes.
 
-Numbers are `decimal` with 34 digits (IEEE 754's decimal128): 0.1 + 0.2 is 0.3, whole numbers are exact up to
-34 digits, and since no number ever has more digits or a larger exponent than that, no expression can take
-long or much memory.
+Numbers are `decimal` with 34 digits (IEEE 754's decimal128): 0.1 + 0.2 is 0.3, and whole numbers are exact up
+to 34 digits. Digits and exponents are limited, so no expression can take long or much memory.
 """
 
 from __future__ import annotations
@@ -28,13 +27,12 @@ from playhead.servers.template.tools import Arguments, TemplateTool, answer
 
 MAX_CHARS: Final = 500
 MAX_DEPTH: Final = 40
-"""Parentheses within each other, and signs and powers within each other; Python's own stack would bear some
-hundreds."""
+"""Limits nested parentheses, and nested signs and powers. Python's own stack would bear some hundreds."""
 DIGITS: Final = 34
 SHOWN_DIGITS: Final = 15
-"""Of a number that is not whole. The other 19 hide the rounding on the way: 1 / 3 * 3 is 1."""
+"""Limits the digits shown of a fraction. The other 19 hide intermediate rounding: 1 / 3 * 3 is 1."""
 MAX_EXPONENT: Final = 308
-"""As a double's, so that every result is a JSON number that each language can read."""
+"""Limits exponents to a double's, so that every language can read a result as a JSON number."""
 _TOO_LARGE: Final = f"it must stay below 10^{MAX_EXPONENT + 1}"
 
 Operation = Literal["add", "subtract", "multiply", "divide", "power"]
@@ -92,7 +90,7 @@ DEFINITION: Final = types.Tool(
                 "examples": [7],
             },
         },
-        # One of the two ways, and nothing of the other: a call means one thing.
+        # Either way, but not both, so that a call is unambiguous.
         "oneOf": [
             {"required": ["expression"], "maxProperties": 1},
             {"required": ["operation", "a", "b"]},
@@ -131,7 +129,7 @@ CALCULATOR: Final = TemplateTool(definition=DEFINITION, run=calculator)
 
 
 def evaluate(expression: str) -> Decimal:
-    """The value of an expression, at most 34 digits.
+    """Evaluate an expression, to at most 34 digits.
 
     Raises:
         UsageError: it is malformed, too long or too deep, or its value does not exist or is too large.
@@ -150,12 +148,12 @@ def evaluate(expression: str) -> Decimal:
 
 
 def calculate(operation: Operation, a: Decimal, b: Decimal) -> Decimal:
-    """One operation.
+    """Carry out one operation.
 
     Raises:
         UsageError: division by zero, a result that is too large, or not a real number.
     """
-    context = _CONTEXT.copy()  # a context holds flags, and so may not be shared
+    context = _CONTEXT.copy()  # its flags change, so it may not be shared
     try:
         if operation == "power" and not a and b < 0:
             # decimal's answer to a negative power of zero is an infinity, without a signal.
@@ -173,7 +171,7 @@ def calculate(operation: Operation, a: Decimal, b: Decimal) -> Decimal:
 
 
 def decimal_of(number: float) -> Decimal:
-    """A JSON number as people write it: 0.1 is 0.1, and not the double next to it.
+    """Convert a JSON number as people write it: 0.1 is 0.1, not the double next to it.
 
     Raises:
         UsageError: it is larger than any result may be.
@@ -189,7 +187,7 @@ def decimal_of(number: float) -> Decimal:
 
 
 def shown(value: Decimal) -> str:
-    """Whole numbers in full, others to 15 digits: `14`, `0.3`, `1.5e-20`."""
+    """Format whole numbers in full, others to 15 digits: `14`, `0.3`, `1.5e-20`."""
     if _is_whole(value):
         return str(int(value))
     rounded = Context(prec=SHOWN_DIGITS).plus(value)
@@ -199,7 +197,7 @@ def shown(value: Decimal) -> str:
 
 
 def json_number(value: Decimal) -> int | float:
-    """The number that `shown` writes, for JSON."""
+    """Return the number that `shown` formats, for JSON."""
     text = shown(value)
     return int(text) if text.lstrip("-").isdecimal() else float(text)
 
@@ -221,8 +219,8 @@ def _number(text: str) -> Decimal:
 
 
 def _tokens(expression: str) -> list[re.Match[str]]:
-    """The tokens, in an order that is an expression."""
-    found: list[re.Match[str]] = []
+    """Return the tokens. Raises `UsageError` if their order is not that of an expression."""
+    tokens: list[re.Match[str]] = []
     at, open_parentheses, wants_operand = 0, 0, True
     while at < len(expression.rstrip()):
         token = _TOKEN.match(expression, at)
@@ -248,10 +246,10 @@ def _tokens(expression: str) -> list[re.Match[str]]:
             wants_operand = True
         if open_parentheses > MAX_DEPTH:
             _too_deep()
-        found.append(token)
+        tokens.append(token)
     if wants_operand or open_parentheses:
         _refuse(open_parentheses, wants_operand=wants_operand, token=None)
-    return found
+    return tokens
 
 
 def _refuse(open_parentheses: int, *, wants_operand: bool, token: re.Match[str] | None) -> NoReturn:

@@ -82,10 +82,10 @@ DEFINITION: Final = types.Tool(
 
 
 def document_analyzer(pages: ShippedPages) -> TemplateTool:
-    """The tool over the shipped pages."""
+    """Return the tool over the shipped pages."""
 
     async def run(arguments: Arguments) -> types.CallToolResult:
-        # 100,000 characters take some tens of milliseconds, for which other clients should not wait.
+        # In a thread: 100,000 characters take some tens of milliseconds, and other clients should not wait.
         text = _text_of(pages, arguments)
         return await trio.to_thread.run_sync(analyze, text, arguments["max_keywords"])
 
@@ -105,11 +105,11 @@ def analyze(text: str, max_keywords: int) -> types.CallToolResult:
         "keywords": [{"word": word, "count": count} for word, count in keywords],
     }
     named = ", ".join(f"{word} ({count})" for word, count in keywords) or "none"
-    told = (
+    summary = (
         f"{facts['words']} words in {facts['sentences']} sentences and {facts['paragraphs']} paragraphs, "
         f"{facts['characters']} characters; about {facts['reading_seconds']} s to read. Key words: {named}."
     )
-    return answer(told, facts)
+    return answer(summary, facts)
 
 
 def _text_of(pages: ShippedPages, arguments: Arguments) -> str:

@@ -1,10 +1,10 @@
-"""`knowledge_graph`: what an entity is related to, over the graph shipped with the package."""
+"""The tool `knowledge_graph`: the relations of an entity, in the graph shipped with the package."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any, Final
 
@@ -133,24 +133,25 @@ class KnowledgeGraph:
     @classmethod
     def load(cls) -> KnowledgeGraph:
         """Read the shipped file."""
-        found = json.loads(files("playhead.servers.template").joinpath("data/graph.json").read_text("utf-8"))
+        text = files("playhead.servers.template").joinpath("data/graph.json").read_text("utf-8")
+        graph = json.loads(text)
         return cls(
-            entities=tuple(Entity(**entity) for entity in found["entities"]),
+            entities=tuple(Entity(**entity) for entity in graph["entities"]),
             relations=tuple(
                 Relation(source=source, relation=relation, target=target)
-                for source, relation, target in found["relations"]
+                for source, relation, target in graph["relations"]
             ),
         )
 
     def get(self, name: str) -> Entity | None:
-        """The entity of this name, ignoring case, if any."""
-        wanted = " ".join(name.casefold().split())
-        return next((entity for entity in self.entities if entity.name.casefold() == wanted), None)
+        """Return the entity of this name, ignoring case, if any."""
+        folded = " ".join(name.casefold().split())
+        return next((entity for entity in self.entities if entity.name.casefold() == folded), None)
 
     def around(
         self, entity: Entity, *, depth: int, relation: str | None
     ) -> tuple[list[Entity], list[Relation]]:
-        """`entity` and all within `depth` relations of it, in both directions, and those relations.
+        """Collect `entity` and all within `depth` relations of it, in both directions, and those relations.
 
         With `relation`, only relations of this name count.
         """
@@ -163,7 +164,7 @@ class KnowledgeGraph:
 
 
 def knowledge_graph(graph: KnowledgeGraph) -> TemplateTool:
-    """The tool over a graph."""
+    """Return the tool over a graph."""
 
     async def run(arguments: Arguments) -> types.CallToolResult:
         await trio.lowlevel.checkpoint()
@@ -177,12 +178,10 @@ def knowledge_graph(graph: KnowledgeGraph) -> TemplateTool:
             {"name": each.name, "kind": each.kind} | ({"uri": f"pages://{each.page}"} if each.page else {})
             for each in entities
         ]
-        edges = [
-            {"source": each.source, "relation": each.relation, "target": each.target} for each in relations
-        ]
-        told = [f"{each.source} {each.relation} {each.target}." for each in relations]
+        edges = [asdict(each) for each in relations]
+        sentences = [f"{each.source} {each.relation} {each.target}." for each in relations]
         return answer(
-            "\n".join(told) or f"{entity.name} has no such relation.",
+            "\n".join(sentences) or f"{entity.name} has no such relation.",
             {"entity": entity.name, "entities": nodes, "relations": edges},
         )
 

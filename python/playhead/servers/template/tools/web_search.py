@@ -1,9 +1,9 @@
-"""`web_search`: over the pages shipped with the package, or through a real search engine."""
+"""The tool `web_search`: over the pages shipped with the package, or through a real search engine."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -79,8 +79,8 @@ DEFINITION: Final = types.Tool(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """One result."""
+class SearchResult:
+    """A page and its first words."""
 
     title: str
     url: str
@@ -92,11 +92,11 @@ class Engine:
     """A search engine that answers JSON as SearXNG does: `{"results": [{"title", "url", "content"}]}`."""
 
     url: str
-    """With `{query}`, and optionally `{max_results}`."""
+    """The URL of a search, with `{query}` and optionally `{max_results}`."""
     client: HttpClient
-    """A guarded client: the engine's redirects must not lead into the private network."""
+    """A guarded client, because the engine's redirects must not lead into the private network."""
 
-    async def search(self, query: str, most: int) -> list[Found]:
+    async def search(self, query: str, most: int) -> list[SearchResult]:
         """Search. Raises `TransportError` or `RemoteError`; cancelling closes the request."""
         url = self.url.replace("{query}", quote(query, safe="")).replace("{max_results}", str(most))
         try:
@@ -127,42 +127,39 @@ class Engine:
 
 
 def web_search(pages: ShippedPages, engine: Engine | None) -> TemplateTool:
-    """The tool over an engine, or over the shipped pages without one."""
+    """Return the tool over an engine or, without one, over the shipped pages."""
 
     async def run(arguments: Arguments) -> types.CallToolResult:
         query, most = arguments["query"], arguments["max_results"]
         if engine is not None:
-            found = await engine.search(query, most)
+            results = await engine.search(query, most)
         else:
             await trio.lowlevel.checkpoint()
-            found = [
-                Found(title=page.title, url=page.uri, snippet=page.text[:SNIPPET_CHARS])
+            results = [
+                SearchResult(title=page.title, url=page.uri, snippet=page.text[:SNIPPET_CHARS])
                 for page, _ in pages.search(query, most)
             ]
-        return _answer(query, found)
+        return _answer(query, results)
 
     return TemplateTool(definition=DEFINITION, run=run)
 
 
-def _answer(query: str, found: list[Found]) -> types.CallToolResult:
+def _answer(query: str, results: list[SearchResult]) -> types.CallToolResult:
     lines = [
-        f"{number}. {each.title}\n   {each.url}\n   {each.snippet}" for number, each in enumerate(found, 1)
+        f"{number}. {each.title}\n   {each.url}\n   {each.snippet}" for number, each in enumerate(results, 1)
     ]
     return answer(
         "\n".join(lines) or "Nothing was found.",
-        {
-            "query": query,
-            "results": [{"title": each.title, "url": each.url, "snippet": each.snippet} for each in found],
-        },
+        {"query": query, "results": [asdict(each) for each in results]},
     )
 
 
-def _read_results(body: bytes) -> list[Found]:
+def _read_results(body: bytes) -> list[SearchResult]:
     try:
         value: Any = json.loads(body)
         items = value["results"]
         return [
-            Found(
+            SearchResult(
                 title=str(item.get("title") or item["url"]),
                 url=str(item["url"]),
                 snippet=str(item.get("content") or "")[:SNIPPET_CHARS],

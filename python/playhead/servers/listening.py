@@ -1,0 +1,35 @@
+"""The options of a server that listens, or dials, which the example servers share.
+
+This module imports little, so that the command line shows its help at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playhead.limits import DEFAULT_LIMITS, Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenOptions:
+    """The address of a server, and its access."""
+
+    dial: str | None = field(default=None, repr=False)
+    """A WebSocket endpoint (`wss://`) to connect to and to serve at; nothing listens then."""
+    host: str = "127.0.0.1"
+    """The address on which HTTP and WebSocket listen; loopback by default, because a token is optional."""
+    port: int = 0
+    """The port; 0 takes a free one."""
+    web_origins: tuple[str, ...] = ()
+    """Origins of web pages (`https://app.example.org`) that are allowed; the server's own always are."""
+    token: str | None = field(default=None, repr=False)
+    """The bearer token that every client must send; None requires none."""
+    tls_certificate: Path | None = None
+    """A PEM file with the certificate and its chain: HTTP is then HTTPS, and WebSocket is wss."""
+    tls_key: Path | None = None
+    """A PEM file with the private key, without a passphrase; None if it is in the certificate's file."""
+    sessions: int = 1000
+    """Limits the sessions over HTTP, in the protocol versions that have them. A newcomer past the limit takes
+    the place of the oldest idle session, and gets 503 if none is idle."""
+    limits: Limits = DEFAULT_LIMITS

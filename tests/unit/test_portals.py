@@ -10,8 +10,7 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
 from contextvars import ContextVar
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, assert_type
+from typing import TYPE_CHECKING, Any, NoReturn, assert_type
 
 import psutil
 import pytest
@@ -26,19 +25,11 @@ from playhead.agent.scripted_model import ScriptedModel, reply
 from playhead.errors import BusyError, ClosedError, UsageError
 from playhead.limits import MIB
 from playhead.playback import NullSink, Player
+from tests.under_asyncio import under_asyncio
 
 PLACE: ContextVar[str] = ContextVar("PLACE", default="nowhere")
-P = ParamSpec("P")
 Body = Callable[[Any], Coroutine[Any, Any, None]]
 """The body of a test, for an open portal."""
-
-
-def under_asyncio(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    @wraps(test)
-    def runs(*args: P.args, **options: P.kwargs) -> None:
-        asyncio.run(test(*args, **options))
-
-    return runs
 
 
 @under_asyncio

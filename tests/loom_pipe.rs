@@ -59,6 +59,15 @@ fn pipe_with_history(capacity_bytes: u64, behind_bytes: u64) -> Arc<LoomPipe> {
     Arc::new(Pipe::new(capacity_bytes, 0, behind_bytes, token).unwrap())
 }
 
+/// Works with the pipe in a thread of its own.
+fn beside<T: 'static>(
+    pipe: &Arc<LoomPipe>,
+    work: impl FnOnce(&LoomPipe) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let pipe = Arc::clone(pipe);
+    thread::spawn(move || work(&pipe))
+}
+
 fn write(pipe: &LoomPipe, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
     pipe.write(offset, Payload::Bytes(bytes))
 }
@@ -91,18 +100,20 @@ fn look(pipe: &LoomPipe, at_most: usize) -> Result<Vec<u8>, &'static str> {
 
 // --- bytes are seen whole, and their places are reused only after they were read ------------------------
 
-#[test]
-fn a_byte_is_in_place_before_a_reader_without_a_lock_sees_it() {
-    loom::model(|| {
+fn looks_while_a_byte_is_written(and_then: impl Fn(&LoomPipe) + Send + Sync + Copy + 'static) {
+    loom::model(move || {
         let pipe = pipe(1);
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || look(&pipe, 1)
-        });
+        let reader = beside(&pipe, |pipe| look(pipe, 1));
         write(&pipe, 0, &[7]).unwrap();
+        and_then(&pipe);
         let seen = reader.join().unwrap();
         assert!(seen == Ok(vec![7]) || seen == Err("not yet"), "{seen:?}");
     });
+}
+
+#[test]
+fn a_byte_is_in_place_before_a_reader_without_a_lock_sees_it() {
+    looks_while_a_byte_is_written(|_| ());
 }
 
 #[test]
@@ -110,10 +121,7 @@ fn a_place_is_written_again_only_after_its_byte_was_read() {
     loom::model(|| {
         let pipe = pipe(1);
         write(&pipe, 0, &[7]).unwrap();
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || look(&pipe, 1)
-        });
+        let reader = beside(&pipe, |pipe| look(pipe, 1));
         let second = write(&pipe, 1, &[8]);
         assert_eq!(reader.join().unwrap(), Ok(vec![7]));
         match second {
@@ -127,12 +135,9 @@ fn a_place_is_written_again_only_after_its_byte_was_read() {
 fn an_interrupt_ends_a_wait_whenever_it_falls() {
     loom::model(|| {
         let pipe = pipe(1);
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || {
-                let mut out = [0];
-                matches!(pipe.read(&mut out, None), Ok(Outcome::NotYet))
-            }
+        let reader = beside(&pipe, |pipe| {
+            let mut out = [0];
+            matches!(pipe.read(&mut out, None), Ok(Outcome::NotYet))
         });
         pipe.interrupt();
         assert!(reader.join().unwrap());
@@ -141,57 +146,38 @@ fn an_interrupt_ends_a_wait_whenever_it_falls() {
 
 #[test]
 fn an_end_is_seen_only_after_the_bytes_before_it() {
-    loom::model(|| {
-        let pipe = pipe(1);
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || look(&pipe, 1)
-        });
-        write(&pipe, 0, &[7]).unwrap();
-        pipe.close();
-        let seen = reader.join().unwrap();
-        assert!(seen == Ok(vec![7]) || seen == Err("not yet"), "{seen:?}");
-    });
+    looks_while_a_byte_is_written(LoomPipe::close);
 }
 
 #[test]
 fn a_break_is_seen_only_after_the_good_bytes_before_it() {
-    loom::model(|| {
-        let pipe = pipe(1);
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || look(&pipe, 1)
-        });
-        write(&pipe, 0, &[7]).unwrap();
-        pipe.abort("broken");
-        let seen = reader.join().unwrap();
-        assert!(seen == Ok(vec![7]) || seen == Err("not yet"), "{seen:?}");
-    });
+    looks_while_a_byte_is_written(|pipe| pipe.abort("broken"));
 }
 
 // --- a blocked reader is woken ------------------------------------------------------------------------
 
+fn a_blocked_read_gives(
+    expected: Result<u8, &'static str>,
+    after: impl Fn(&LoomPipe) + Send + Sync + Copy + 'static,
+) {
+    loom::model(move || {
+        let pipe = pipe(1);
+        let reader = beside(&pipe, read);
+        after(&pipe);
+        assert_eq!(reader.join().unwrap(), expected);
+    });
+}
+
 #[test]
 fn a_blocked_reader_is_woken_by_a_write() {
-    loom::model(|| {
-        let pipe = pipe(1);
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || read(&pipe)
-        });
-        write(&pipe, 0, &[7]).unwrap();
-        assert_eq!(reader.join().unwrap(), Ok(7));
-    });
+    a_blocked_read_gives(Ok(7), |pipe| _ = write(pipe, 0, &[7]).unwrap());
 }
 
 #[test]
 fn a_blocked_reader_is_woken_by_the_write_that_closes_a_gap() {
     loom::model(|| {
         let pipe = pipe(2);
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || (read(&pipe), read(&pipe))
-        });
+        let reader = beside(&pipe, |pipe| (read(pipe), read(pipe)));
         write(&pipe, 1, &[8]).unwrap();
         write(&pipe, 0, &[7]).unwrap();
         assert_eq!(reader.join().unwrap(), (Ok(7), Ok(8)));
@@ -200,38 +186,19 @@ fn a_blocked_reader_is_woken_by_the_write_that_closes_a_gap() {
 
 #[test]
 fn a_blocked_reader_is_woken_by_close() {
-    loom::model(|| {
-        let pipe = pipe(1);
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || read(&pipe)
-        });
-        pipe.close();
-        assert_eq!(reader.join().unwrap(), Err("end"));
-    });
+    a_blocked_read_gives(Err("end"), LoomPipe::close);
 }
 
 #[test]
 fn a_blocked_reader_is_woken_by_abort() {
-    loom::model(|| {
-        let pipe = pipe(1);
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || read(&pipe)
-        });
-        pipe.abort("broken");
-        assert_eq!(reader.join().unwrap(), Err("broken"));
-    });
+    a_blocked_read_gives(Err("broken"), |pipe| pipe.abort("broken"));
 }
 
 #[test]
 fn a_reader_that_a_seek_sent_back_to_wait_is_woken_again() {
     loom::model(|| {
         let pipe = pipe(1);
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || read(&pipe)
-        });
+        let reader = beside(&pipe, read);
         write(&pipe, 0, &[7]).unwrap();
         pipe.seek(4).unwrap();
         write(&pipe, 4, &[9]).unwrap();
@@ -246,13 +213,9 @@ fn waits_for_room_until(free: impl Fn(&LoomPipe) + Send + Sync + Copy + 'static)
     loom::model(move || {
         let pipe = pipe(1);
         write(&pipe, 0, &[7]).unwrap();
-        let writer = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || {
-                if pipe.wait_room(1, None) == Ok(true) {
-                    let at = pipe.tail();
-                    write(&pipe, at, &[8]).unwrap();
-                }
+        let writer = beside(&pipe, |pipe| {
+            if pipe.wait_room(1, None) == Ok(true) {
+                write(pipe, pipe.tail(), &[8]).unwrap();
             }
         });
         free(&pipe);
@@ -292,10 +255,7 @@ fn a_seek_waits_for_the_copy_that_is_running() {
     loom::model(|| {
         let pipe = pipe(2);
         write(&pipe, 0, &[1, 2]).unwrap();
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || look(&pipe, 2)
-        });
+        let reader = beside(&pipe, |pipe| look(pipe, 2));
         pipe.seek(4).unwrap();
         write(&pipe, 4, &[5, 6]).unwrap();
         let seen = reader.join().unwrap();
@@ -310,10 +270,7 @@ fn a_seek_away_from_an_end_never_shows_that_end() {
         let pipe = pipe(1);
         write(&pipe, 0, &[7]).unwrap();
         pipe.close();
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || look(&pipe, 1)
-        });
+        let reader = beside(&pipe, |pipe| look(pipe, 1));
         pipe.seek(4).unwrap();
         let seen = reader.join().unwrap();
         assert!(seen == Ok(vec![7]) || seen == Err("not yet"), "{seen:?}");
@@ -327,10 +284,7 @@ fn a_place_behind_the_reader_is_written_again_only_after_it_is_no_longer_kept() 
     loom::model(|| {
         let pipe = pipe_with_history(2, 1);
         write(&pipe, 0, &[7, 8]).unwrap();
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || (look(&pipe, 1), look(&pipe, 1))
-        });
+        let reader = beside(&pipe, |pipe| (look(pipe, 1), look(pipe, 1)));
         let third = write(&pipe, 2, &[9]);
         assert_eq!(reader.join().unwrap(), (Ok(vec![7]), Ok(vec![8])));
         // Byte 1 is the one behind the reader, whether or not the third byte fitted in time.
@@ -351,10 +305,7 @@ fn a_reader_that_is_moved_back_reads_the_same_bytes_while_the_writer_goes_on() {
         let pipe = pipe_with_history(2, 1);
         write(&pipe, 0, &[7, 8]).unwrap();
         assert_eq!(look(&pipe, 2), Ok(vec![7, 8]));
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || look(&pipe, 2)
-        });
+        let reader = beside(&pipe, |pipe| look(pipe, 2));
         pipe.seek(1).unwrap();
         // The window is [1, 3), and it does not move back with the reader.
         write(&pipe, 2, &[9]).unwrap();
@@ -375,10 +326,7 @@ fn a_blocked_reader_is_woken_by_a_seek_back_to_what_is_kept() {
         let pipe = pipe_with_history(2, 1);
         write(&pipe, 0, &[7]).unwrap();
         assert_eq!(read(&pipe), Ok(7));
-        let reader = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || read(&pipe)
-        });
+        let reader = beside(&pipe, read);
         pipe.seek(0).unwrap();
         assert_eq!(reader.join().unwrap(), Ok(7));
     });
@@ -391,10 +339,7 @@ fn two_readers_never_get_the_same_byte() {
     loom::model(|| {
         let pipe = pipe(2);
         write(&pipe, 0, &[1, 2]).unwrap();
-        let other = thread::spawn({
-            let pipe = Arc::clone(&pipe);
-            move || look(&pipe, 1)
-        });
+        let other = beside(&pipe, |pipe| look(pipe, 1));
         let ours = look(&pipe, 1);
         let mut seen = [ours, other.join().unwrap()];
         seen.sort();

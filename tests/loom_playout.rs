@@ -67,6 +67,15 @@ fn playout(capacity_bytes: u64) -> (Arc<Pipe<Fd, ()>>, Arc<LoomPlayout>) {
     (pipe, playout)
 }
 
+/// Works with the playout in a thread of its own.
+fn beside<T: 'static>(
+    playout: &Arc<LoomPlayout>,
+    work: impl FnOnce(&LoomPlayout) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let playout = Arc::clone(playout);
+    thread::spawn(move || work(&playout))
+}
+
 fn fill(playout: &LoomPlayout) -> usize {
     playout.fill(&mut [0], Duration::ZERO).audio_bytes
 }
@@ -79,10 +88,7 @@ fn take(playout: &LoomPlayout) -> Result<Option<usize>, Error> {
 fn a_callback_that_races_with_the_end_still_gets_every_frame() {
     loom::model(|| {
         let (pipe, playout) = playout(1);
-        let callback = thread::spawn({
-            let playout = Arc::clone(&playout);
-            move || fill(&playout)
-        });
+        let callback = beside(&playout, fill);
         playout.release();
         pipe.write(0, Payload::Bytes(&[7])).unwrap();
         pipe.close();
@@ -101,10 +107,7 @@ fn a_thread_at_the_gate_is_woken_by_each_thing_that_opens_it() {
         let (pipe, playout) = playout(1);
         pipe.write(0, Payload::Bytes(&[7])).unwrap();
         playout.set_paused(true);
-        let taker = thread::spawn({
-            let playout = Arc::clone(&playout);
-            move || take(&playout)
-        });
+        let taker = beside(&playout, take);
         playout.release();
         playout.set_paused(false);
         assert_eq!(taker.join().unwrap(), Ok(Some(1)));
@@ -119,10 +122,7 @@ fn a_thread_that_waits_at_the_gate_or_for_audio_is_woken_by_close() {
             if released {
                 playout.release();
             }
-            let taker = thread::spawn({
-                let playout = Arc::clone(&playout);
-                move || take(&playout)
-            });
+            let taker = beside(&playout, take);
             playout.close();
             assert_eq!(taker.join().unwrap(), Err(Error::Closed));
         });
@@ -135,10 +135,7 @@ fn a_seek_that_races_with_a_callback_lets_no_void_frame_through_after_it() {
         let (pipe, playout) = playout(2);
         pipe.write(0, Payload::Bytes(&[1])).unwrap();
         playout.release();
-        let callback = thread::spawn({
-            let playout = Arc::clone(&playout);
-            move || fill(&playout)
-        });
+        let callback = beside(&playout, fill);
         assert!(playout.seek(100));
         pipe.write(1, Payload::Bytes(&[2])).unwrap();
         playout.release();
@@ -159,10 +156,7 @@ fn an_interrupted_writer_stops_waiting_for_room() {
         let (pipe, playout) = playout(1);
         pipe.write(0, Payload::Bytes(&[1])).unwrap();
         playout.release();
-        let writer = thread::spawn({
-            let playout = Arc::clone(&playout);
-            move || playout.wait_room(1)
-        });
+        let writer = beside(&playout, |playout| playout.wait_room(1));
         playout.interrupt();
         assert_eq!(writer.join().unwrap(), Ok(false));
     });

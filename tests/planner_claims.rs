@@ -7,14 +7,14 @@ use playhead_core::planner::{Broken, EndedBy};
 
 use story::{
     EMPTY, KIB, LOST, REFUSED, ask, ask_one, end_of, planner, read_to, serial, wait, whole,
+    with_burst,
 };
 
 #[test]
 fn a_read_in_flight_past_a_corroborated_claim_is_waited_for() {
     // The last page, short, and one past it that arrives late, or never.
     for arrives in [true, false] {
-        let mut planner = planner(|_| {});
-        let burst = ask(&mut planner, 0.0, 0);
+        let (mut planner, burst) = with_burst();
         whole(&mut planner, burst[0], 0.1);
         planner.on_answer(burst[1].id, 0.1, 0, EMPTY);
         let (at, beyond): (Vec<_>, Vec<_>) = ask(&mut planner, 0.1, 0)
@@ -41,8 +41,7 @@ fn a_read_in_flight_past_a_corroborated_claim_is_waited_for() {
 
 #[test]
 fn nothing_past_an_announced_size_is_waited_for() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     planner.set_total(8 * KIB, false);
     planner.on_answer(burst[1].id, 0.1, 0, EMPTY);
     whole(&mut planner, burst[0], 0.1);
@@ -53,8 +52,7 @@ fn nothing_past_an_announced_size_is_waited_for() {
 
 #[test]
 fn bytes_past_a_claim_make_it_false_and_it_is_read_again() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     whole(&mut planner, burst[0], 0.1);
     planner.on_answer(burst[1].id, 0.1, 0, EMPTY);
     assert!(
@@ -73,8 +71,7 @@ fn bytes_past_a_claim_make_it_false_and_it_is_read_again() {
 
 #[test]
 fn the_third_false_claim_at_one_offset_is_a_contradiction() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     let at = burst[1].start;
     whole(&mut planner, burst[2], 0.1);
     planner.on_answer(burst[1].id, 0.1, 0, EMPTY);
@@ -165,8 +162,7 @@ fn a_marker_is_confirmed_past_the_claim_even_if_the_ring_is_full() {
 
 #[test]
 fn a_lower_claim_takes_the_place_of_a_higher_one() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     planner.on_answer(burst[2].id, 0.1, 0, EMPTY);
     whole(&mut planner, burst[0], 0.1);
     planner.on_answer(burst[1].id, 0.1, 0, EMPTY);
@@ -280,8 +276,7 @@ fn answers_that_bring_nothing_and_claim_nothing_end_the_stream() {
 
 #[test]
 fn an_end_is_accepted_once_all_before_it_has_arrived() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     whole(&mut planner, burst[1], 0.1);
     let claim = burst[2].start + 1000; // a short page
     planner.on_answer(burst[2].id, 0.1, 1000, EMPTY);
@@ -299,8 +294,7 @@ fn an_end_is_accepted_once_all_before_it_has_arrived() {
 
 #[test]
 fn what_a_read_beyond_a_claim_that_is_no_more_says_is_no_claim() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     whole(&mut planner, burst[0], 0.1);
     whole(&mut planner, burst[1], 0.1);
     planner.on_answer(burst[2].id, 0.1, 0, EMPTY);

@@ -6,7 +6,8 @@ mod story;
 use playhead_core::planner::{Broken, EndedBy, Failure};
 
 use story::{
-    EMPTY, KIB, LOST, REFUSED, ask, ask_one, end_of, planner, ranges, read_to, serial, wait, whole,
+    EMPTY, KIB, LOST, REFUSED, ask, ask_one, end_of, lost, planner, ranges, read_to, serial, wait,
+    whole, with_burst,
 };
 
 #[test]
@@ -23,11 +24,7 @@ fn a_claim_at_the_announced_size_is_the_end_at_once() {
 
 #[test]
 fn any_error_answer_at_the_announced_size_is_the_end() {
-    let lost_with_code = Failure::Lost {
-        retry_after: None,
-        broke_off: false,
-        code: Some(-32603),
-    };
+    let lost_with_code = lost(None, false, Some(-32603));
     for failure in [REFUSED, lost_with_code] {
         let mut planner = planner(|_| {});
         planner.set_total(8 * KIB, false);
@@ -270,8 +267,7 @@ fn a_lost_read_of_the_byte_before_does_not_turn_an_end_into_a_refusal() {
 
 #[test]
 fn bytes_past_an_end_that_is_taken_back_are_not_read_again() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     whole(&mut planner, burst[1], 0.1);
     planner.set_end(4 * KIB, EndedBy::Whole);
     planner.set_end(64 * KIB, EndedBy::Whole);

@@ -5,7 +5,9 @@ mod story;
 
 use playhead_core::planner::{Broken, Demand, Failure, Planner, Settings};
 
-use story::{EMPTY, KIB, LOST, REFUSED, ask, ask_one, planner, serial, wait, whole};
+use story::{
+    EMPTY, KIB, LOST, REFUSED, ask, ask_one, lost, planner, serial, wait, whole, with_burst,
+};
 
 /// Fails every request as `failure` says until the stream breaks or `until`: when each was sent.
 fn outage(planner: &mut Planner, mut now: f64, until: f64, failure: Failure) -> Vec<f64> {
@@ -162,8 +164,7 @@ fn at_most_two_retries_are_sent_in_a_second_without_progress() {
 
 #[test]
 fn progress_ends_the_backoff() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     planner.on_error(burst[0].id, 0.1, LOST);
     let mut now = 0.1;
     for _ in 0..4 {
@@ -180,8 +181,7 @@ fn progress_ends_the_backoff() {
 
 #[test]
 fn in_an_outage_only_the_head_page_is_read() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     assert_eq!(burst.len(), 3);
     for request in &burst {
         planner.on_error(request.id, 0.1, LOST);
@@ -219,11 +219,7 @@ fn the_head_page_is_read_in_an_outage_even_if_nothing_had_been_asked_for_there()
 
 #[test]
 fn a_page_that_broke_off_is_asked_for_by_halves_until_bytes_arrive() {
-    let broke_off = Failure::Lost {
-        retry_after: None,
-        broke_off: true,
-        code: None,
-    };
+    let broke_off = lost(None, true, None);
     let mut planner = serial();
     let mut now = 0.0;
     let mut sizes = vec![];
@@ -251,8 +247,7 @@ fn a_refusal_is_tried_again_after_one_five_and_fifteen_seconds_then_breaks_the_s
 
 #[test]
 fn a_refused_head_page_waits_out_its_delay_while_later_pages_arrive() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     planner.on_error(burst[0].id, 0.0, REFUSED);
     whole(&mut planner, burst[1], 0.1);
     whole(&mut planner, burst[2], 0.2);
@@ -276,8 +271,7 @@ fn a_damaged_answer_is_read_once_more_and_no_more() {
 
 #[test]
 fn two_pages_that_are_damaged_by_turns_break_the_stream() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     planner.on_error(burst[0].id, 0.0, Failure::Damaged);
     planner.on_error(burst[1].id, 0.0, Failure::Damaged);
     let again = ask_one(&mut planner, 0.0);
@@ -288,8 +282,7 @@ fn two_pages_that_are_damaged_by_turns_break_the_stream() {
 
 #[test]
 fn a_later_page_that_fails_for_good_waits_for_all_before_it() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     planner.on_error(burst[1].id, 0.1, Failure::Final);
     assert_eq!(planner.broken(), None);
     whole(&mut planner, burst[0], 0.2);
@@ -298,11 +291,7 @@ fn a_later_page_that_fails_for_good_waits_for_all_before_it() {
 
 #[test]
 fn retry_after_is_kept_to_and_a_hopeless_one_is_named() {
-    let asked = |seconds| Failure::Lost {
-        retry_after: Some(seconds),
-        broke_off: false,
-        code: Some(429),
-    };
+    let asked = |seconds| lost(Some(seconds), false, Some(429));
     let mut planner = serial();
     let request = ask_one(&mut planner, 0.0);
     planner.on_error(request.id, 0.0, asked(7.0));
@@ -321,13 +310,8 @@ fn retry_after_is_kept_to_and_a_hopeless_one_is_named() {
 
 #[test]
 fn nothing_at_all_is_sent_while_the_server_asks_for_silence() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
-    let failure = Failure::Lost {
-        retry_after: Some(5.0),
-        broke_off: false,
-        code: Some(503),
-    };
+    let (mut planner, burst) = with_burst();
+    let failure = lost(Some(5.0), false, Some(503));
     planner.on_error(burst[0].id, 0.1, failure);
     whole(&mut planner, burst[1], 0.2);
     assert_eq!(ask(&mut planner, 5.0, 0), []);

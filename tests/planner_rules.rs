@@ -5,12 +5,11 @@ mod story;
 
 use playhead_core::planner::{EndedBy, InvalidSetting, MAX_IN_FLIGHT, Planner, Request, Settings};
 use playhead_core::ring::CAPACITY_MAX_BYTES;
-use story::{EMPTY, KIB, LOST, ask, ask_one, end_of, planner, ranges, wait, whole};
+use story::{EMPTY, KIB, LOST, ask, ask_one, end_of, planner, ranges, wait, whole, with_burst};
 
 #[test]
 fn a_short_page_with_later_ones_out_has_its_rest_asked_for() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     assert!(planner.on_answer(burst[0].id, 0.1, 1000, None));
     assert_eq!(ranges(&ask(&mut planner, 0.1, 0))[0], (1000, 8 * KIB));
 }
@@ -187,8 +186,7 @@ fn a_page_that_came_in_parts_of_its_copies_is_asked_for_from_where_they_stopped(
 
 #[test]
 fn a_late_read_at_a_claim_is_asked_for_again() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     whole(&mut planner, burst[0], 0.1);
     whole(&mut planner, burst[1], 0.1);
     planner.on_answer(burst[2].id, 0.1, 0, EMPTY);
@@ -266,8 +264,7 @@ fn the_timer_says_when_a_page_becomes_late() {
 
 #[test]
 fn seek_keeps_the_estimates_and_starts_small_again() {
-    let mut planner = planner(|_| {});
-    let burst = ask(&mut planner, 0.0, 0);
+    let (mut planner, burst) = with_burst();
     for request in &burst {
         whole(&mut planner, *request, 0.1);
     }
@@ -380,37 +377,25 @@ fn pages_as_large_as_can_be_asked_for_overflow_nothing() {
 
 #[test]
 fn settings_out_of_range_are_refused_by_name() {
-    let refused = |adjust: fn(&mut Settings)| {
+    type Change = fn(&mut Settings);
+    let cases: [(Option<&str>, Change); 8] = [
+        (None, |_| {}),
+        (Some("capacity_bytes"), |it| it.capacity_bytes = 0),
+        (Some("capacity_bytes"), |it| {
+            it.capacity_bytes = CAPACITY_MAX_BYTES + 1
+        }),
+        (Some("page_bytes"), |it| it.page_bytes = u64::MAX),
+        (Some("in_flight"), |it| it.in_flight = Some(0)),
+        (Some("patience_seconds"), |it| it.patience_seconds = 0.0),
+        (Some("timeout_seconds"), |it| it.timeout_seconds = f64::NAN),
+        (Some("start"), |it| it.start = u64::MAX),
+    ];
+    for (expected, adjust) in cases {
         let mut settings = Settings::new(1);
         adjust(&mut settings);
-        Planner::new(settings)
+        let refused = Planner::new(settings)
             .err()
-            .map(|InvalidSetting { setting, .. }| setting)
-    };
-    assert_eq!(refused(|_| {}), None);
-    assert_eq!(
-        refused(|settings| settings.capacity_bytes = 0),
-        Some("capacity_bytes")
-    );
-    assert_eq!(
-        refused(|settings| settings.capacity_bytes = CAPACITY_MAX_BYTES + 1),
-        Some("capacity_bytes")
-    );
-    assert_eq!(
-        refused(|settings| settings.page_bytes = u64::MAX),
-        Some("page_bytes")
-    );
-    assert_eq!(
-        refused(|settings| settings.in_flight = Some(0)),
-        Some("in_flight")
-    );
-    assert_eq!(
-        refused(|settings| settings.patience_seconds = 0.0),
-        Some("patience_seconds")
-    );
-    assert_eq!(
-        refused(|settings| settings.timeout_seconds = f64::NAN),
-        Some("timeout_seconds")
-    );
-    assert_eq!(refused(|settings| settings.start = u64::MAX), Some("start"));
+            .map(|InvalidSetting { setting, .. }| setting);
+        assert_eq!(refused, expected);
+    }
 }

@@ -49,7 +49,13 @@ fn playout_of(
     spare_bytes: u64,
 ) -> (Arc<TestPipe>, Arc<TestPlayout>) {
     let pipe = Arc::new(pipe);
-    let settings = PlayoutSettings {
+    let settings = settings(fade_frames, spare_bytes);
+    let playout = Arc::new(Playout::new(Arc::clone(&pipe), settings));
+    (pipe, playout)
+}
+
+fn settings(fade_frames: u32, spare_bytes: u64) -> PlayoutSettings {
+    PlayoutSettings {
         sample: Sample::S16,
         frame_bytes: NonZeroU32::new(2).unwrap(),
         rate_hz: NonZeroU32::new(1000).unwrap(),
@@ -57,8 +63,21 @@ fn playout_of(
         fade_frames,
         seek_fade_frames: fade_frames,
         spare_bytes,
-    };
-    let playout = Arc::new(Playout::new(Arc::clone(&pipe), settings));
+    }
+}
+
+/// A playout that sounds; a device has taken so many frames of `samples`, if any.
+fn sounding(
+    fade_frames: u32,
+    samples: &[i16],
+    taken_frames: usize,
+) -> (Arc<TestPipe>, Arc<TestPlayout>) {
+    let (pipe, playout) = playout(fade_frames);
+    write(&pipe, samples);
+    playout.release();
+    if taken_frames > 0 {
+        filled(&playout, taken_frames);
+    }
     (pipe, playout)
 }
 
@@ -161,10 +180,7 @@ fn a_device_is_fed_without_an_allocation_and_without_a_lock_through_every_phase(
 
 #[test]
 fn a_device_is_over_once_it_has_played_the_periods_that_it_holds() {
-    let (pipe, playout) = playout(0);
-    write(&pipe, &[1; 10]);
-    pipe.close();
-    playout.release();
+    let playout = whole(&[1; 10], 0);
     let output = Output::default();
     assert!(output.play(Arc::clone(&playout)));
     let (_, other) = self::playout(0);
@@ -212,10 +228,7 @@ fn a_pause_fades_out_holds_the_very_sample_and_fades_in() {
 
 #[test]
 fn a_pause_in_the_middle_of_a_fade_turns_it_round() {
-    let (pipe, playout) = playout(4);
-    write(&pipe, &[8000; 40]);
-    playout.release();
-    filled(&playout, 4);
+    let (_, playout) = sounding(4, &[8000; 40], 4);
     playout.set_paused(true);
     assert_eq!(filled(&playout, 2), [6000, 4000]);
     playout.set_paused(false);
@@ -236,9 +249,7 @@ fn a_pause_before_the_first_audio_takes_none_of_it() {
 #[test]
 fn the_volume_follows_a_line_however_the_periods_cut_it_and_turns_from_where_it_is() {
     for cut in [1, 3, 7, 100] {
-        let (pipe, playout) = playout(0);
-        write(&pipe, &[10_000; 400]);
-        playout.release();
+        let (_, playout) = sounding(0, &[10_000; 400], 0);
         playout.set_gain(0.0, 100);
         let mut heard = Vec::new();
         while heard.len() < 100 {
@@ -340,10 +351,7 @@ fn an_interrupt_wakes_a_thread_that_waits_at_the_gate_or_for_audio_once() {
 
 #[test]
 fn what_was_taken_can_be_read_again_while_it_is_kept() {
-    let (pipe, playout) = playout(0);
-    write(&pipe, &[1, 2, 3, 4]);
-    playout.release();
-    filled(&playout, 3);
+    let (pipe, playout) = sounding(0, &[1, 2, 3, 4], 3);
     let mut out = [0; 64];
     assert_eq!(pipe.copy_behind(0, &mut out), 6);
     assert_eq!(samples_of(&out[..6]), [1, 2, 3], "up to the head");
@@ -367,9 +375,7 @@ fn period(playout: &TestPlayout, frames: usize) -> Vec<i16> {
 
 #[test]
 fn a_duck_and_the_volume_are_two_lines_that_are_multiplied() {
-    let (pipe, playout) = playout(0);
-    write(&pipe, &[16_000; 400]);
-    playout.release();
+    let (_, playout) = sounding(0, &[16_000; 400], 0);
     playout.set_duck(0.5, 4);
     assert_eq!(
         filled(&playout, 6),
@@ -386,10 +392,7 @@ fn a_duck_and_the_volume_are_two_lines_that_are_multiplied() {
 #[test]
 fn a_stop_fades_out_over_its_own_frames_and_closes_and_is_immediate_where_nothing_sounds() {
     for cut in [1, 3, 50] {
-        let (pipe, playout) = playout(2);
-        write(&pipe, &[8000; 400]);
-        playout.release();
-        filled(&playout, 5);
+        let (_, playout) = sounding(2, &[8000; 400], 5);
         playout.stop(8);
         let mut heard = Vec::new();
         while playout.phase() != Phase::Closed {
@@ -402,9 +405,7 @@ fn a_stop_fades_out_over_its_own_frames_and_closes_and_is_immediate_where_nothin
         );
         assert_eq!(period(&playout, 4), [0; 4]);
     }
-    let (pipe, playout) = playout(2);
-    write(&pipe, &[8000; 400]);
-    playout.release();
+    let (_, playout) = sounding(2, &[8000; 400], 0);
     playout.stop(8);
     assert_eq!(
         playout.phase(),
@@ -415,10 +416,7 @@ fn a_stop_fades_out_over_its_own_frames_and_closes_and_is_immediate_where_nothin
 
 #[test]
 fn a_stop_of_a_paused_playout_is_silent() {
-    let (pipe, playout) = playout(2);
-    write(&pipe, &[8000; 400]);
-    playout.release();
-    filled(&playout, 5);
+    let (_, playout) = sounding(2, &[8000; 400], 5);
     playout.set_paused(true);
     filled(&playout, 5);
     playout.stop(8);
@@ -428,10 +426,7 @@ fn a_stop_of_a_paused_playout_is_silent() {
 
 #[test]
 fn a_seek_fades_what_sounds_skips_the_rest_and_fades_the_new_audio_in() {
-    let (pipe, playout) = playout(4);
-    write(&pipe, &[8000; 100]);
-    playout.release();
-    filled(&playout, 10);
+    let (pipe, playout) = sounding(4, &[8000; 100], 10);
     assert!(playout.seek(5000));
     assert_eq!(
         (
@@ -458,10 +453,7 @@ fn a_seek_fades_what_sounds_skips_the_rest_and_fades_the_new_audio_in() {
 #[test]
 fn a_seek_without_new_audio_is_silent_after_its_fade_and_starts_as_at_the_beginning() {
     for cut in [1, 3, 50] {
-        let (pipe, playout) = playout(4);
-        write(&pipe, &[8000; 100]);
-        playout.release();
-        filled(&playout, 10);
+        let (pipe, playout) = sounding(4, &[8000; 100], 10);
         playout.seek(7);
         let mut heard = Vec::new();
         for _ in 0..20 {
@@ -478,10 +470,7 @@ fn a_seek_without_new_audio_is_silent_after_its_fade_and_starts_as_at_the_beginn
 
 #[test]
 fn of_several_seeks_between_two_periods_the_last_counts() {
-    let (pipe, playout) = playout(2);
-    write(&pipe, &[8000; 100]);
-    playout.release();
-    filled(&playout, 10);
+    let (pipe, playout) = sounding(2, &[8000; 100], 10);
     for frame in [10, 20, 30] {
         assert!(playout.seek(frame));
         write(&pipe, &[frame as i16; 50]);
@@ -493,10 +482,7 @@ fn of_several_seeks_between_two_periods_the_last_counts() {
 
 #[test]
 fn a_seek_while_paused_is_silent_and_moves_the_playhead() {
-    let (pipe, playout) = playout(2);
-    write(&pipe, &[8000; 100]);
-    playout.release();
-    filled(&playout, 10);
+    let (pipe, playout) = sounding(2, &[8000; 100], 10);
     playout.set_paused(true);
     assert_eq!(filled(&playout, 10), [4000, 0]);
     playout.seek(3000);
@@ -527,9 +513,7 @@ fn a_seek_reopens_a_pipe_that_has_ended_until_the_sink_has_the_last_frame() {
 
 #[test]
 fn a_thread_that_takes_gets_a_seek_with_its_fades_too() {
-    let (pipe, playout) = playout(2);
-    write(&pipe, &[8000; 100]);
-    playout.release();
+    let (pipe, playout) = sounding(2, &[8000; 100], 0);
     let mut out = [0; 20];
     let mut take = || {
         let len = playout.take(&mut out, || SOON).unwrap().unwrap();
@@ -548,10 +532,7 @@ fn a_thread_that_takes_gets_a_seek_with_its_fades_too() {
 
 #[test]
 fn what_was_taken_leaves_out_what_a_seek_made_void() {
-    let (pipe, playout) = playout(2);
-    write(&pipe, &[1, 2, 3, 4, 5, 6]);
-    playout.release();
-    filled(&playout, 2);
+    let (pipe, playout) = sounding(2, &[1, 2, 3, 4, 5, 6], 2);
     playout.seek(40);
     write(&pipe, &[7, 8, 9]);
     playout.release();
@@ -572,10 +553,7 @@ fn what_was_taken_leaves_out_what_a_seek_made_void() {
 
 #[test]
 fn a_writer_that_waits_for_room_is_interrupted_once() {
-    let (pipe, playout) = playout(0);
-    write(&pipe, &[1; 2048]);
-    playout.release();
-    filled(&playout, 1);
+    let (pipe, playout) = sounding(0, &[1; 2048], 1);
     write(&pipe, &[1]);
     playout.interrupt();
     assert_eq!(playout.wait_room(2), Ok(false));
@@ -691,12 +669,7 @@ fn what_was_heard_is_what_was_taken_a_delay_ago_and_never_less_than_before() {
 
 #[test]
 fn a_playout_that_was_stopped_is_not_followed() {
-    let (pipe, first) = playout(0);
-    let (next_pipe, next) = playout(0);
-    for (pipe, playout) in [(&pipe, &first), (&next_pipe, &next)] {
-        write(pipe, &[1; 25]);
-        playout.release();
-    }
+    let ((_, first), (_, next)) = (sounding(0, &[1; 25], 0), sounding(0, &[1; 25], 0));
     first.follow_with(Arc::clone(&next));
     let output = Output::default();
     output.play(Arc::clone(&first));
@@ -719,13 +692,7 @@ fn a_full_pipe_has_room_for_the_first_audio_after_a_seek() {
 
 #[test]
 fn a_playout_that_is_over_is_followed_later_too_even_if_it_was_closed() {
-    let (pipe, first) = playout(0);
-    let (next_pipe, next) = playout(0);
-    for (pipe, playout) in [(&pipe, &first), (&next_pipe, &next)] {
-        write(pipe, &[1; 5]);
-        pipe.close();
-        playout.release();
-    }
+    let (first, next) = (whole(&[1; 5], 0), whole(&[1; 5], 0));
     let output = Output::default();
     output.play(Arc::clone(&first));
     let mut out = [0; 20];
@@ -835,11 +802,7 @@ fn a_callback_waits_for_no_lock_of_what_is_mixed_in_and_another_format_is_refuse
     let settings = PlayoutSettings {
         sample: Sample::F32,
         frame_bytes: NonZeroU32::new(4).unwrap(),
-        rate_hz: NonZeroU32::new(1000).unwrap(),
-        gain: 1.0,
-        fade_frames: 0,
-        seek_fade_frames: 0,
-        spare_bytes: 0,
+        ..settings(0, 0)
     };
     assert!(!music.mix(Some(Arc::new(Playout::new(pipe, settings)))));
     assert!(music.mix(None));

@@ -11,6 +11,8 @@ from runpy import run_path
 
 import pytest
 
+from tests.under_asyncio import under_asyncio
+
 pytest.importorskip("pipecat", reason="needs `make extra NAME=adapters`")
 
 from playhead.adapters.pipecat import PlayheadMixer
@@ -28,34 +30,28 @@ async def cancelled(task: asyncio.Task[None]) -> None:
         await task
 
 
-def test_the_pipecat_example_plays() -> None:
+@under_asyncio
+async def test_the_pipecat_example_plays() -> None:
     example = run_path(str(EXAMPLES / "pipecat_music.py"))
     example["main"].__globals__["SERVER"] = SERVER
+    made: asyncio.Future[ScriptedOutput] = asyncio.get_running_loop().create_future()
 
-    async def main() -> None:
-        made: asyncio.Future[ScriptedOutput] = asyncio.get_running_loop().create_future()
+    def make_output(mixer: PlayheadMixer) -> ScriptedOutput:
+        made.set_result(ScriptedOutput(mixer))
+        return made.result()
 
-        def make_output(mixer: PlayheadMixer) -> ScriptedOutput:
-            made.set_result(ScriptedOutput(mixer))
-            return made.result()
-
-        running = asyncio.create_task(example["main"](make_output))
-        await (await made).wait_for_music()
-        await cancelled(running)
-
-    asyncio.run(main())
+    running = asyncio.create_task(example["main"](make_output))
+    await (await made).wait_for_music()
+    await cancelled(running)
 
 
-def test_the_livekit_example_plays() -> None:
+@under_asyncio
+async def test_the_livekit_example_plays() -> None:
     example = run_path(str(EXAMPLES / "livekit_music.py"))
     example["play"].__globals__["SERVER"] = SERVER
-
-    async def main() -> None:
-        background = Background()
-        await background.start(room=None)
-        running = asyncio.create_task(example["play"](background))
-        await background.wait_for_blocks(3, music=True)
-        await cancelled(running)
-        await background.aclose()
-
-    asyncio.run(main())
+    background = Background()
+    await background.start(room=None)
+    running = asyncio.create_task(example["play"](background))
+    await background.wait_for_blocks(3, music=True)
+    await cancelled(running)
+    await background.aclose()

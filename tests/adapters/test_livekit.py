@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-import wave
 from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ import playhead
 from playhead.errors import UsageError
 from playhead.playback import FileMedia, Player
 from playhead.portals import AsyncioPortal
+from tests.tones import numbered_wave
+from tests.under_asyncio import under_asyncio
 
 pytest.importorskip("livekit.agents", reason="needs `make extra NAME=adapters`")
 
@@ -74,72 +76,54 @@ async def playing() -> AsyncIterator[tuple[AsyncioPortal, Player, Background]]:
     await background.aclose()
 
 
-def music(path: Path, seconds: float) -> bytes:
-    """Samples that say which they are, none of them zero."""
-    pcm = array("h", (at % 9973 + 1 for at in range(int(RATE_HZ * seconds)))).tobytes()
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, RATE_HZ, 0, "NONE", "NONE"))
-        file.writeframes(pcm)
-    return pcm
+music = partial(numbered_wave, rate_hz=RATE_HZ)
 
 
-def test_the_track_gets_the_samples_of_the_source(tmp_path: Path) -> None:
+@under_asyncio
+async def test_the_track_gets_the_samples_of_the_source(tmp_path: Path) -> None:
     pcm = music(tmp_path / "a.wav", 1.25)
-
-    async def main() -> None:
-        async with playing() as (portal, player, background):
-            await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
-            await portal.call(player.wait_finished)
-            assert (await background.heard(len(pcm))).tobytes() == pcm
-
-    asyncio.run(main())
+    async with playing() as (portal, player, background):
+        await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
+        await portal.call(player.wait_finished)
+        assert (await background.heard(len(pcm))).tobytes() == pcm
 
 
-def test_a_pause_is_silence_and_loses_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@under_asyncio
+async def test_a_pause_is_silence_and_loses_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pcm = music(tmp_path / "a.wav", 1.5)
-
-    async def main() -> None:
-        async with playing() as (portal, player, background):
-            await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
-            await background.wait_for_blocks(3, music=True)
-            await portal.call(player.hold, "test")
-            await background.wait_for_blocks(8, music=False)
-            await portal.call(player.release, "test")
-            await portal.call(player.wait_finished)
-            heard = await background.heard(len(pcm) - RATE_HZ // 50)  # but for the ends of the fades
-            assert len(heard) == pytest.approx(len(pcm) // 2, abs=RATE_HZ // 100)
-
-    asyncio.run(main())
+    async with playing() as (portal, player, background):
+        await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
+        await background.wait_for_blocks(3, music=True)
+        await portal.call(player.hold, "test")
+        await background.wait_for_blocks(8, music=False)
+        await portal.call(player.release, "test")
+        await portal.call(player.wait_finished)
+        heard = await background.heard(len(pcm) - RATE_HZ // 50)  # but for the ends of the fades
+        assert len(heard) == pytest.approx(len(pcm) // 2, abs=RATE_HZ // 100)
     assert [record.message for record in caplog.records if "timeout" in record.message] == []
 
 
-def test_a_stop_ends_the_queue_and_the_next_one_plays(tmp_path: Path) -> None:
+@under_asyncio
+async def test_a_stop_ends_the_queue_and_the_next_one_plays(tmp_path: Path) -> None:
     music(tmp_path / "a.wav", 30)
-
-    async def main() -> None:
-        async with playing() as (portal, player, background):
-            for _ in range(2):
-                await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
-                await background.wait_for_blocks(3, music=True)
-                asked = time.monotonic()
-                await portal.call(player.stop)
-                await asyncio.sleep(0.5)  # as long as LiveKit could hold audio
-                last = max(at for at, data in background.captured if any(data))
-                print("last block after the stop, s:", round(last - asked, 3))
-                assert last - asked < 0.1
-                assert background._play_tasks == []
-
-    asyncio.run(main())
-
-
-def test_a_background_that_was_not_started_fails_the_item(tmp_path: Path) -> None:
-    music(tmp_path / "a.wav", 1)
-
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            player = await portal.enter(Player(LiveKitSink(Background(), portal)))
+    async with playing() as (portal, player, background):
+        for _ in range(2):
             await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
-            with pytest.raises(UsageError, match="not started"):
-                await portal.call(player.wait_finished)
+            await background.wait_for_blocks(3, music=True)
+            asked = time.monotonic()
+            await portal.call(player.stop)
+            await asyncio.sleep(0.5)  # as long as LiveKit could hold audio
+            last = max(at for at, data in background.captured if any(data))
+            print("last block after the stop, s:", round(last - asked, 3))
+            assert last - asked < 0.1
+            assert background._play_tasks == []
 
-    asyncio.run(main())
+
+@under_asyncio
+async def test_a_background_that_was_not_started_fails_the_item(tmp_path: Path) -> None:
+    music(tmp_path / "a.wav", 1)
+    async with playhead.asyncio_portal() as portal:
+        player = await portal.enter(Player(LiveKitSink(Background(), portal)))
+        await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
+        with pytest.raises(UsageError, match="not started"):
+            await portal.call(player.wait_finished)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-import wave
 from array import array
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import playhead
 from playhead.errors import UsageError
 from playhead.playback import FileMedia, Player
 from playhead.portals import AsyncioPortal
+from tests.tones import numbered_wave
+from tests.under_asyncio import under_asyncio
 
 pytest.importorskip("pipecat", reason="needs `make extra NAME=adapters`")
 
@@ -99,46 +101,34 @@ async def pipeline() -> AsyncIterator[
             await running
 
 
-def music(path: Path, seconds: float) -> bytes:
-    """Samples that say which they are, none of them zero."""
-    pcm = array("h", (at % 9973 + 1 for at in range(int(RATE * seconds)))).tobytes()
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", "NONE"))
-        file.writeframes(pcm)
-    return pcm
+music = partial(numbered_wave, rate_hz=RATE)
 
 
 def without_silence(heard: bytes | bytearray) -> bytes:
     return array("h", (value for value in array("h", bytes(heard)) if value)).tobytes()
 
 
-def test_the_transport_plays_the_samples_of_the_source(tmp_path: Path) -> None:
+@under_asyncio
+async def test_the_transport_plays_the_samples_of_the_source(tmp_path: Path) -> None:
     pcm = music(tmp_path / "a.wav", 1.5)
-
-    async def main() -> None:
-        async with pipeline() as (portal, player, _, output, _):
-            await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
-            await portal.call(player.wait_finished)
-            await output.wait_for_writes(5)
-            assert without_silence(output.heard) == pcm
-
-    asyncio.run(main())
+    async with pipeline() as (portal, player, _, output, _):
+        await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
+        await portal.call(player.wait_finished)
+        await output.wait_for_writes(5)
+        assert without_silence(output.heard) == pcm
 
 
-def test_the_bots_voice_is_heard_over_the_music(tmp_path: Path) -> None:
+@under_asyncio
+async def test_the_bots_voice_is_heard_over_the_music(tmp_path: Path) -> None:
     music(tmp_path / "a.wav", 3)
-
-    async def main() -> None:
-        async with pipeline() as (portal, player, _, output, worker):
-            await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
-            await output.wait_for_music()
-            voice = array("h", [-20_000] * RATE).tobytes()
-            await worker.queue_frame(OutputAudioRawFrame(voice, sample_rate=RATE, num_channels=1))
-            await output.wait_until(lambda written: any(max(array("h", audio)) < 0 for audio in written))
-            mixed = next(audio for _, audio in output.written if max(array("h", audio)) < 0)
-            assert any(value > -20_000 for value in array("h", mixed))
-
-    asyncio.run(main())
+    async with pipeline() as (portal, player, _, output, worker):
+        await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
+        await output.wait_for_music()
+        voice = array("h", [-20_000] * RATE).tobytes()
+        await worker.queue_frame(OutputAudioRawFrame(voice, sample_rate=RATE, num_channels=1))
+        await output.wait_until(lambda written: any(max(array("h", audio)) < 0 for audio in written))
+        mixed = next(audio for _, audio in output.written if max(array("h", audio)) < 0)
+        assert any(value > -20_000 for value in array("h", mixed))
 
 
 def test_an_interruption_stops_the_music_within_100_ms(tmp_path: Path) -> None:
@@ -163,33 +153,27 @@ def test_an_interruption_stops_the_music_within_100_ms(tmp_path: Path) -> None:
     assert max(silences) < 0.1
 
 
-def test_a_disabled_mixer_is_silent_while_the_music_goes_on(tmp_path: Path) -> None:
+@under_asyncio
+async def test_a_disabled_mixer_is_silent_while_the_music_goes_on(tmp_path: Path) -> None:
     music(tmp_path / "a.wav", 30)
-
-    async def main() -> None:
-        async with pipeline() as (portal, player, _, output, worker):
-            await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
-            await output.wait_for_music()
-            await worker.queue_frame(MixerEnableFrame(False))
-            await output.wait_for_writes(3)
-            count, position = len(output.written), player.snapshot().position_seconds
-            await output.wait_for_writes(5)
-            assert not any(any(audio) for _, audio in output.written[count:])
-            assert player.snapshot().position_seconds > position
-            await worker.queue_frame(MixerEnableFrame(True))
-            await output.wait_for_music()
-
-    asyncio.run(main())
+    async with pipeline() as (portal, player, _, output, worker):
+        await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
+        await output.wait_for_music()
+        await worker.queue_frame(MixerEnableFrame(False))
+        await output.wait_for_writes(3)
+        count, position = len(output.written), player.snapshot().position_seconds
+        await output.wait_for_writes(5)
+        assert not any(any(audio) for _, audio in output.written[count:])
+        assert player.snapshot().position_seconds > position
+        await worker.queue_frame(MixerEnableFrame(True))
+        await output.wait_for_music()
 
 
-def test_music_before_the_transport_has_started_fails(tmp_path: Path) -> None:
+@under_asyncio
+async def test_music_before_the_transport_has_started_fails(tmp_path: Path) -> None:
     music(tmp_path / "a.wav", 1)
-
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            player = await portal.enter(Player(PlayheadMixer()))
-            await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
-            with pytest.raises(UsageError, match="a transport that has started the mixer"):
-                await portal.call(player.wait_finished)
-
-    asyncio.run(main())
+    async with playhead.asyncio_portal() as portal:
+        player = await portal.enter(Player(PlayheadMixer()))
+        await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
+        with pytest.raises(UsageError, match="a transport that has started the mixer"):
+            await portal.call(player.wait_finished)

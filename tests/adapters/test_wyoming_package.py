@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import wave
-from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,8 @@ import pytest
 import playhead
 from playhead.adapters.wyoming import WyomingSink
 from playhead.playback import FileMedia, Player
+from tests.tones import numbered_wave
+from tests.under_asyncio import under_asyncio
 
 pytest.importorskip("wyoming", reason="needs `make extra NAME=adapters`")
 
@@ -76,43 +77,31 @@ async def serving() -> AsyncIterator[tuple[Service, int]]:
         await server.stop()
 
 
-def music(path: Path, seconds: float) -> bytes:
-    """Samples that say which they are."""
-    pcm = array("h", (at % 9973 + 1 for at in range(int(RATE * seconds)))).tobytes()
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", "NONE"))
-        file.writeframes(pcm)
-    return pcm
+music = partial(numbered_wave, rate_hz=RATE)
 
 
-def test_the_service_hears_the_samples_of_the_source_in_its_own_format(tmp_path: Path) -> None:
+@under_asyncio
+async def test_the_service_hears_the_samples_of_the_source_in_its_own_format(tmp_path: Path) -> None:
     pcm = music(tmp_path / "a.wav", 1.2)
-
-    async def main() -> None:
-        async with serving() as (service, port), playhead.asyncio_portal() as portal:
-            sink = await portal.call(WyomingSink.discover, "127.0.0.1", port)
-            player = await portal.enter(Player(sink))
-            await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
-            await portal.call(player.wait_finished)
-            await service.stopped.wait()
-            assert [(start.rate, start.width, start.channels) for start in service.starts] == [(RATE, 2, 1)]
-            assert {(chunk.rate, chunk.width, chunk.channels) for chunk in service.chunks} == {(RATE, 2, 1)}
-            assert b"".join(chunk.audio for chunk in service.chunks) == pcm
-            assert [chunk.timestamp for chunk in service.chunks] == [60 * at for at in range(20)]
-
-    asyncio.run(main())
+    async with serving() as (service, port), playhead.asyncio_portal() as portal:
+        sink = await portal.call(WyomingSink.discover, "127.0.0.1", port)
+        player = await portal.enter(Player(sink))
+        await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
+        await portal.call(player.wait_finished)
+        await service.stopped.wait()
+        assert [(start.rate, start.width, start.channels) for start in service.starts] == [(RATE, 2, 1)]
+        assert {(chunk.rate, chunk.width, chunk.channels) for chunk in service.chunks} == {(RATE, 2, 1)}
+        assert b"".join(chunk.audio for chunk in service.chunks) == pcm
+        assert [chunk.timestamp for chunk in service.chunks] == [60 * at for at in range(20)]
 
 
-def test_a_stop_ends_the_audio(tmp_path: Path) -> None:
+@under_asyncio
+async def test_a_stop_ends_the_audio(tmp_path: Path) -> None:
     music(tmp_path / "a.wav", 30)
-
-    async def main() -> None:
-        async with serving() as (service, port), playhead.asyncio_portal() as portal:
-            player = await portal.enter(Player(WyomingSink("127.0.0.1", port, rate_hz=RATE)))
-            await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
-            await service.heard.wait()
-            await portal.call(player.stop)
-            await service.stopped.wait()
-            assert len(service.chunks) < 100
-
-    asyncio.run(main())
+    async with serving() as (service, port), playhead.asyncio_portal() as portal:
+        player = await portal.enter(Player(WyomingSink("127.0.0.1", port, rate_hz=RATE)))
+        await portal.call(player.play, FileMedia(tmp_path / "a.wav"))
+        await service.heard.wait()
+        await portal.call(player.stop)
+        await service.stopped.wait()
+        assert len(service.chunks) < 100

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import trio
@@ -16,8 +15,7 @@ from playhead.playback.player import Player
 from playhead.playback.queue import Queue
 from playhead.playback.sinks import NullSink
 from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, Status
-from playhead.stream.options import StreamOptions
-from playhead.testing.media import ScriptedReader
+from tests.unit.playback.pieces import FreshMedia
 
 Kind = str
 KINDS = st.sampled_from(["sound", "noise", "hangs"])
@@ -28,31 +26,11 @@ OPERATIONS: st.SearchStrategy[tuple[str, list[Kind]]] = st.one_of(
 )
 
 
-@dataclass
-class Piece:
-    """Sound, noise that nobody decodes, or sound whose network hangs; `opened` counts what is open of all."""
-
-    title: str
-    kind: Kind
-    opened: set[int]
-    mime_type: str | None = "audio/L16;rate=8000;channels=1"
-    uri: str | None = None
-    size_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind == "noise":
-            self.mime_type = None
-
-    @asynccontextmanager
-    async def open(self, options: StreamOptions | None = None) -> AsyncIterator[ScriptedReader]:
-        data = b"<html></html>" if self.kind == "noise" else bytes(1600)
-        reader = ScriptedReader(data, hold_at=800 if self.kind == "hangs" else None)
-        self.opened.add(id(reader))
-        try:
-            yield reader
-        finally:
-            self.opened.discard(id(reader))
-            reader.close()
+def piece(kind: Kind, title: str = "") -> FreshMedia:
+    """Audio, noise that nobody decodes, or audio whose network hangs."""
+    if kind == "noise":
+        return FreshMedia(title=title, data=b"<html></html>", mime_type=None)
+    return FreshMedia(title=title, hold_at=800 if kind == "hangs" else None)
 
 
 @dataclass
@@ -90,13 +68,13 @@ class Ledger:
 
 
 async def carry_out(calls: list[tuple[str, list[Kind]]]) -> None:
-    opened: set[int] = set()
-    titles: Iterator[str] = map(str, range(1000))
+    made: list[FreshMedia] = []
     sink, ledger = OneAtATime(), Ledger()
     async with Player(sink) as player:
         events = player.events()
         for name, kinds in calls:
-            pieces = [Piece(title=next(titles), kind=kind, opened=opened) for kind in kinds]
+            pieces = [piece(kind, title=str(len(made) + at)) for at, kind in enumerate(kinds)]
+            made += pieces
             match name:
                 case "play":
                     await player.play(pieces)
@@ -116,7 +94,7 @@ async def carry_out(calls: list[tuple[str, list[Kind]]]) -> None:
             assert (state.index is None) == (state.queue_length == 0)
             assert state.index is None or state.index < state.queue_length
             assert name != "stop" or state.status in (Status.STOPPED, Status.IDLE, Status.ERROR)
-            assert len(opened) <= 2
+            assert sum(media.open_now for media in made) <= 2
             assert sink.most <= 1
             with_nothing_left(events, ledger)
         with trio.fail_after(20):  # whatever was called: next, until nothing is left, comes to an end
@@ -129,7 +107,7 @@ async def carry_out(calls: list[tuple[str, list[Kind]]]) -> None:
             else:
                 failed = None
             assert (failed is None) == (player.snapshot().last_error is None)
-    assert not opened
+    assert not any(media.open_now for media in made)
 
 
 def with_nothing_left(events: trio.MemoryReceiveChannel[PlayerEvent], ledger: Ledger) -> None:
@@ -152,12 +130,12 @@ def test_any_calls_in_any_order_leave_one_item_sounding_and_nothing_open(
 def test_the_index_is_always_inside_the_list_and_forward_reaches_its_end(
     moves: list[tuple[str, float]],
 ) -> None:
-    queue, piece = Queue(), Piece(title="", kind="sound", opened=set())
+    queue, media = Queue(), piece("sound")
     for name, seconds in moves:
         before = queue.index
         match name:
             case "append":
-                queue.append((piece,))
+                queue.append((media,))
             case "forward":
                 assert queue.forward() == (queue.index != before)
             case _:

@@ -8,13 +8,17 @@
 use playhead_core::planner::{Demand, End, EndedBy, Failure, Planner, Request, Settings};
 
 pub const KIB: u64 = 1 << 10;
-pub const LOST: Failure = Failure::Lost {
-    retry_after: None,
-    broke_off: false,
-    code: None,
-};
+pub const LOST: Failure = lost(None, false, None);
 pub const REFUSED: Failure = Failure::Refused { code: -32602 };
 pub const EMPTY: Option<EndedBy> = Some(EndedBy::Empty);
+
+pub const fn lost(retry_after: Option<f64>, broke_off: bool, code: Option<i64>) -> Failure {
+    Failure::Lost {
+        retry_after,
+        broke_off,
+        code,
+    }
+}
 
 pub fn planner(adjust: impl FnOnce(&mut Settings)) -> Planner {
     let mut settings = Settings::new(1 << 20);
@@ -37,6 +41,13 @@ pub fn serial() -> Planner {
 
 pub fn ask(planner: &mut Planner, now: f64, head: u64) -> Vec<Request> {
     std::iter::from_fn(|| planner.next(now, head)).collect()
+}
+
+/// A planner and its first requests, which are three.
+pub fn with_burst() -> (Planner, Vec<Request>) {
+    let mut planner = planner(|_| {});
+    let burst = ask(&mut planner, 0.0, 0);
+    (planner, burst)
 }
 
 pub fn ask_one(planner: &mut Planner, now: f64) -> Request {

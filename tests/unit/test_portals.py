@@ -8,7 +8,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, assert_type
 
@@ -25,8 +25,65 @@ from playhead.agent.scripted_model import ScriptedModel, reply
 from playhead.errors import BusyError, ClosedError, UsageError
 from playhead.limits import MIB
 from playhead.playback import NullSink, Player
+from tests.under_asyncio import under_asyncio
 
 PLACE: ContextVar[str] = ContextVar("PLACE", default="nowhere")
+Body = Callable[[Any], Coroutine[Any, Any, None]]
+"""The body of a test, for an open portal."""
+
+
+@under_asyncio
+async def in_asyncio(body: Body) -> None:
+    async with playhead.asyncio_portal() as portal:
+        await body(portal)
+
+
+def in_a_thread(body: Body) -> None:
+    with (
+        playhead.blocking_portal() as portal,
+        pytest.raises(StopIteration),
+    ):  # it returned, and waited for nothing
+        body(AwaitedPortal(portal)).send(None)
+
+
+def with_asyncio_portal(test: Body) -> Callable[[], None]:
+    return lambda: in_asyncio(test)
+
+
+EACH_PORTAL = pytest.mark.parametrize("run", [in_asyncio, in_a_thread])
+
+
+def with_each_portal(test: Body) -> Callable[..., None]:
+    """A test of an asyncio portal and, by the same calls, of a blocking one."""
+
+    @EACH_PORTAL
+    def runs(run: Callable[[Body], None]) -> None:
+        run(test)
+
+    return runs
+
+
+class AwaitedPortal:
+    """A blocking portal behind the methods of an asyncio portal, which block and need no loop."""
+
+    def __init__(self, portal: BlockingPortal) -> None:
+        self._portal = portal
+
+    async def call(self, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return self._portal.call(work, *args, **options)
+
+    async def enter(self, context: AbstractAsyncContextManager[Any]) -> Any:
+        return self._portal.enter(context)
+
+    @asynccontextmanager
+    async def use(self, context: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+        with self._portal.use(context) as value:
+            yield value
+
+    async def iterate(self, items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        with closing(self._portal.iterate(items)) as found:
+            for item in found:
+                yield item
 
 
 async def add(first: int, *, second: int) -> int:
@@ -71,6 +128,12 @@ class Gate:
         await self._portal.call(self._open.set)
 
 
+@asynccontextmanager
+async def connection() -> AsyncIterator[trio.Nursery]:
+    async with trio.open_nursery() as nursery:
+        yield nursery
+
+
 class Context:
     """A context manager that notes who enters and leaves it, and how."""
 
@@ -96,41 +159,21 @@ class Context:
 # --- calls -------------------------------------------------------------------------------------------------
 
 
-def test_a_call_from_asyncio_returns_the_result_of_an_async_or_plain_function() -> None:
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            assert await portal.call(add, 1, second=2) == 3
-            assert await portal.call(threading.get_ident) != threading.get_ident()
-
-    asyncio.run(main())
+@with_each_portal
+async def test_a_call_returns_the_result_of_an_async_or_plain_function(portal: AsyncioPortal) -> None:
+    assert await portal.call(add, 1, second=2) == 3
+    assert await portal.call(threading.get_ident) != threading.get_ident()
 
 
-def test_a_call_from_a_thread_returns_the_result_of_an_async_or_plain_function() -> None:
-    with playhead.blocking_portal() as portal:
-        assert portal.call(add, 1, second=2) == 3
-        assert portal.call(threading.get_ident) != threading.get_ident()
-
-
-def test_an_error_arrives_with_the_traceback_of_both_sides() -> None:
-    async def asks_in_asyncio(portal: AsyncioPortal) -> None:
+@with_each_portal
+async def test_an_error_arrives_with_the_traceback_of_both_sides(portal: AsyncioPortal) -> None:
+    async def asks() -> None:
         await portal.call(fail)
 
-    def asks_in_a_thread(portal: BlockingPortal) -> None:
-        portal.call(fail)
-
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            with pytest.raises(LookupError, match="in trio") as caught:
-                await asks_in_asyncio(portal)
-            frames = [frame.name for frame in traceback.extract_tb(caught.tb)]
-            assert frames.index("asks_in_asyncio") < frames.index("fail")
-
-    asyncio.run(main())
-    with playhead.blocking_portal() as portal:
-        with pytest.raises(LookupError, match="in trio") as caught:
-            asks_in_a_thread(portal)
-        frames = [frame.name for frame in traceback.extract_tb(caught.tb)]
-        assert frames.index("asks_in_a_thread") < frames.index("fail")
+    with pytest.raises(LookupError, match="in trio") as caught:
+        await asks()
+    frames = [frame.name for frame in traceback.extract_tb(caught.tb)]
+    assert frames.index("asks") < frames.index("fail")
 
 
 def test_even_an_exit_is_the_callers_and_the_portal_goes_on() -> None:
@@ -143,7 +186,8 @@ def test_even_an_exit_is_the_callers_and_the_portal_goes_on() -> None:
         assert portal.call(add, 1, second=1) == 2
 
 
-def test_calls_contexts_and_iterations_see_the_callers_context_variables() -> None:
+@with_each_portal
+async def test_calls_contexts_and_iterations_see_the_callers_context_variables(portal: AsyncioPortal) -> None:
     async def place() -> str:
         return PLACE.get()
 
@@ -154,71 +198,57 @@ def test_calls_contexts_and_iterations_see_the_callers_context_variables() -> No
     async def places() -> AsyncIterator[str]:
         yield PLACE.get()
 
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            PLACE.set("asyncio")
-            assert await portal.call(place) == "asyncio"
-            assert await portal.enter(here()) == "asyncio"
-            assert [item async for item in portal.iterate(places())] == ["asyncio"]
-
-    asyncio.run(main())
-    with playhead.blocking_portal() as portal:
-        token = PLACE.set("thread")
-        assert portal.call(place) == portal.enter(here()) == "thread"
-        assert [*portal.iterate(places())] == ["thread"]
-        PLACE.reset(token)
+    token = PLACE.set("here")
+    assert await portal.call(place) == "here"
+    assert await portal.enter(here()) == "here"
+    assert [item async for item in portal.iterate(places())] == ["here"]
+    PLACE.reset(token)
 
 
-def test_a_cancelled_task_cancels_the_call_and_waits_for_it_however_often_it_is_cancelled() -> None:
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            gate = Gate(portal)
-            task = asyncio.create_task(portal.call(gate))
-            await gate.reached.wait()
-            for _ in range(3):
-                task.cancel()
-                await turns()
-                assert not task.done()
-            await gate.open()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert gate.ended
-
-    asyncio.run(main())
-
-
-def test_an_error_while_a_cancelled_call_ends_replaces_the_cancellation() -> None:
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            gate = Gate(portal, error=OSError("disk full"))
-            task = asyncio.create_task(portal.call(gate))
-            await gate.reached.wait()
-            task.cancel()
-            await gate.open()
-            with pytest.raises(OSError, match="disk full"):
-                await task
-
-    asyncio.run(main())
+@with_asyncio_portal
+async def test_a_cancelled_task_cancels_the_call_and_waits_for_it_however_often_it_is_cancelled(
+    portal: AsyncioPortal,
+) -> None:
+    gate = Gate(portal)
+    task = asyncio.create_task(portal.call(gate))
+    await gate.reached.wait()
+    for _ in range(3):
+        task.cancel()
+        await turns()
+        assert not task.done()
+    await gate.open()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert gate.ended
 
 
-def test_the_calls_of_other_tasks_end_with_the_portal_and_later_ones_are_refused() -> None:
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            gate = Gate(portal)
-            task = asyncio.create_task(portal.call(gate))
-            await gate.reached.wait()
-            await gate.open()
-        with pytest.raises(ClosedError, match="the portal was left"):
-            await task
-        assert gate.ended
-        with pytest.raises(ClosedError, match="the portal was left"):
-            await portal.call(add, 1, second=1)
-        with pytest.raises(ClosedError, match="the portal was left"):
-            await portal.enter(Context("late", []))
-        with pytest.raises(ClosedError, match="the portal was left"):
-            portal.iterate(numbers([]))
+@with_asyncio_portal
+async def test_an_error_while_a_cancelled_call_ends_replaces_the_cancellation(portal: AsyncioPortal) -> None:
+    gate = Gate(portal, error=OSError("disk full"))
+    task = asyncio.create_task(portal.call(gate))
+    await gate.reached.wait()
+    task.cancel()
+    await gate.open()
+    with pytest.raises(OSError, match="disk full"):
+        await task
 
-    asyncio.run(main())
+
+@under_asyncio
+async def test_the_calls_of_other_tasks_end_with_the_portal_and_later_ones_are_refused() -> None:
+    async with playhead.asyncio_portal() as portal:
+        gate = Gate(portal)
+        task = asyncio.create_task(portal.call(gate))
+        await gate.reached.wait()
+        await gate.open()
+    with pytest.raises(ClosedError, match="the portal was left"):
+        await task
+    assert gate.ended
+    with pytest.raises(ClosedError, match="the portal was left"):
+        await portal.call(add, 1, second=1)
+    with pytest.raises(ClosedError, match="the portal was left"):
+        await portal.enter(Context("late", []))
+    with pytest.raises(ClosedError, match="the portal was left"):
+        portal.iterate(numbers([]))
 
 
 async def wait_in_a_nursery(begun: Callable[[], None]) -> None:
@@ -239,8 +269,9 @@ async def yield_in_a_nursery(begun: Callable[[], None]) -> AsyncGenerator[int, N
 
 
 @pytest.mark.parametrize("how", ["call", "iterate", "use"])
-def test_what_holds_a_nursery_ends_with_the_portal_as_any_other(how: str) -> None:
-    async def work(portal: AsyncioPortal, begun: Callable[[], None]) -> None:
+@under_asyncio
+async def test_what_holds_a_nursery_ends_with_the_portal_as_any_other(how: str) -> None:
+    async def work(portal: AsyncioPortal) -> None:
         match how:
             case "call":
                 await portal.call(wait_in_a_nursery, begun)
@@ -252,20 +283,15 @@ def test_what_holds_a_nursery_ends_with_the_portal_as_any_other(how: str) -> Non
                     begun()
                     await asyncio.Event().wait()
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        has_begun = asyncio.Event()
-        async with playhead.asyncio_portal() as portal:
+    def begun() -> None:
+        loop.call_soon_threadsafe(has_begun.set)
 
-            def begun() -> None:
-                loop.call_soon_threadsafe(has_begun.set)
-
-            task = asyncio.create_task(work(portal, begun))
-            await has_begun.wait()
-        with pytest.raises(ClosedError, match="the portal was left"):
-            await task
-
-    asyncio.run(main())
+    loop, has_begun = asyncio.get_running_loop(), asyncio.Event()
+    async with playhead.asyncio_portal() as portal:
+        task = asyncio.create_task(work(portal))
+        await has_begun.wait()
+    with pytest.raises(ClosedError, match="the portal was left"):
+        await task
 
 
 def test_the_calls_of_other_threads_end_with_the_portal() -> None:
@@ -292,31 +318,28 @@ def test_the_calls_of_other_threads_end_with_the_portal() -> None:
         portal.call(add, 1, second=1)
 
 
-def test_a_call_never_blocks_the_asyncio_thread_even_while_trio_is_busy() -> None:
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            busy, free = asyncio.Event(), threading.Event()
-            loop = asyncio.get_running_loop()
+@with_asyncio_portal
+async def test_a_call_never_blocks_the_asyncio_thread_even_while_trio_is_busy(portal: AsyncioPortal) -> None:
+    busy, free = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
 
-            def hold_trio() -> None:
-                loop.call_soon_threadsafe(busy.set)
-                assert free.wait(60)
+    def hold_trio() -> None:
+        loop.call_soon_threadsafe(busy.set)
+        assert free.wait(60)
 
-            holding = asyncio.create_task(portal.call(hold_trio))
-            await busy.wait()
-            log: list[str] = []
-            tasks = [
-                asyncio.create_task(portal.call(add, 1, second=1)),
-                asyncio.create_task(portal.enter(Context("a", log))),
-                asyncio.create_task(anext(portal.iterate(numbers([])))),
-            ]
-            await turns()  # with a blocked loop, the next line is never reached
-            assert not any(task.done() for task in tasks)
-            free.set()
-            assert [await task for task in tasks] == [2, "a", 0]
-            await holding
-
-    asyncio.run(main())
+    holding = asyncio.create_task(portal.call(hold_trio))
+    await busy.wait()
+    log: list[str] = []
+    tasks = [
+        asyncio.create_task(portal.call(add, 1, second=1)),
+        asyncio.create_task(portal.enter(Context("a", log))),
+        asyncio.create_task(anext(portal.iterate(numbers([])))),
+    ]
+    await turns()  # with a blocked loop, the next line is never reached
+    assert not any(task.done() for task in tasks)
+    free.set()
+    assert [await task for task in tasks] == [2, "a", 0]
+    await holding
 
 
 def test_a_call_from_the_portals_own_thread_is_refused_instead_of_waiting_for_itself() -> None:
@@ -349,163 +372,121 @@ if TYPE_CHECKING:
 # --- contexts ----------------------------------------------------------------------------------------------
 
 
-def test_contexts_are_left_in_reverse_each_in_the_task_that_entered_it() -> None:
-    async def main(log: list[str]) -> list[Context]:
-        contexts = [Context("a", log), Context("b", log)]
-        async with playhead.asyncio_portal() as portal:
-            for context in contexts:
-                assert await portal.enter(context) == context.name
-        return contexts
-
-    for run in (lambda log: asyncio.run(main(log)), enter_in_a_thread):
-        log: list[str] = []
-        for context in run(log):
-            assert context.tasks[0] is context.tasks[1]
-        assert log == ["enter a", "enter b", "leave b: NoneType", "leave a: NoneType"]
-
-
-def enter_in_a_thread(log: list[str]) -> list[Context]:
+@EACH_PORTAL
+def test_contexts_are_left_in_reverse_each_in_the_task_that_entered_it(run: Callable[[Body], None]) -> None:
+    log: list[str] = []
     contexts = [Context("a", log), Context("b", log)]
-    with playhead.blocking_portal() as portal:
+
+    async def enter(portal: AsyncioPortal) -> None:
         for context in contexts:
-            assert portal.enter(context) == context.name
-    return contexts
+            assert await portal.enter(context) == context.name
+
+    run(enter)
+    for context in contexts:
+        assert context.tasks[0] is context.tasks[1]
+    assert log == ["enter a", "enter b", "leave b: NoneType", "leave a: NoneType"]
 
 
-def test_the_blocks_error_reaches_the_contexts_which_may_replace_or_suppress_it() -> None:
-    async def main(raised: Exception, second: Exception | None, log: list[str]) -> None:
-        async with playhead.asyncio_portal() as portal:
+@EACH_PORTAL
+def test_the_blocks_error_reaches_the_contexts_which_may_replace_or_suppress_it(
+    run: Callable[[Body], None],
+) -> None:
+    def left(error: Exception | None, at_leaving: Exception | None = None) -> Exception | None:
+        async def body(portal: AsyncioPortal) -> None:
             await portal.enter(Context("a", log))
-            await portal.enter(Context("b", log, second))
-            raise raised
+            await portal.enter(Context("b", log, at_leaving))
+            if error is not None:
+                raise error
+
+        log.clear()
+        try:
+            run(body)
+        except (ValueError, OSError) as raised:
+            return raised
+        return None
 
     log: list[str] = []
-    with pytest.raises(ValueError, match="mine"):
-        asyncio.run(main(ValueError("mine"), None, log))
+    mine, leaving = ValueError("mine"), OSError("leaving")
+    assert left(mine) is mine
     assert log[2:] == ["leave b: ValueError", "leave a: ValueError"]
-    log.clear()
-    with pytest.raises(OSError, match="leaving") as caught:
-        asyncio.run(main(ValueError("mine"), OSError("leaving"), log))
+    assert left(mine, leaving) is leaving
     assert log[2:] == ["leave b: ValueError", "leave a: OSError"]
-    assert isinstance(caught.value.__context__, ValueError)
-    log.clear()
-    asyncio.run(main(KeyError("suppressed"), None, log))
+    assert leaving.__context__ is mine
+    assert left(None, leaving) is leaving
+    assert log[2:] == ["leave b: NoneType", "leave a: OSError"]
+    assert left(KeyError("suppressed")) is None
     assert log[2:] == ["leave b: KeyError", "leave a: NoneType"]
 
 
-def test_a_thread_gets_the_errors_of_leaving_too() -> None:
-    log: list[str] = []
-
-    def fails_to_leave() -> None:
-        with playhead.blocking_portal() as portal:
-            portal.enter(Context("a", log))
-            portal.enter(Context("b", log, OSError("leaving")))
-
-    with pytest.raises(OSError, match="leaving"):
-        fails_to_leave()
-    assert log[2:] == ["leave b: NoneType", "leave a: OSError"]
-    log.clear()
-    with playhead.blocking_portal() as portal:
-        portal.enter(Context("a", log))
-        raise KeyError("suppressed")
-    assert log == ["enter a", "leave a: KeyError"]
-
-
-def test_what_fails_to_enter_is_not_left() -> None:
+@EACH_PORTAL
+def test_what_fails_to_enter_is_not_left(run: Callable[[Body], None]) -> None:
     class Failing(Context):
         async def __aenter__(self) -> str:
             await super().__aenter__()
             raise LookupError("cannot open")
 
-    log: list[str] = []
+    async def enter(portal: AsyncioPortal) -> None:
+        with pytest.raises(LookupError, match="cannot open"):
+            await portal.enter(Failing("a", log))
 
-    async def main() -> None:
+    log: list[str] = []
+    run(enter)
+    assert log == ["enter a"]
+
+
+@under_asyncio
+async def test_a_cancelled_block_cancels_its_contexts_in_trio() -> None:
+    async def block() -> None:
         async with playhead.asyncio_portal() as portal:
-            with pytest.raises(LookupError, match="cannot open"):
-                await portal.enter(Failing("a", log))
+            await portal.enter(Context("a", log))
+            entered.set()
+            await asyncio.Event().wait()
 
-    asyncio.run(main())
-    with playhead.blocking_portal() as portal, pytest.raises(LookupError, match="cannot open"):
-        portal.enter(Failing("b", log))
-    assert log == ["enter a", "enter b"]
-
-
-def test_a_cancelled_block_cancels_its_contexts_in_trio() -> None:
     log: list[str] = []
-
-    async def main() -> None:
-        entered = asyncio.Event()
-
-        async def block() -> None:
-            async with playhead.asyncio_portal() as portal:
-                await portal.enter(Context("a", log))
-                entered.set()
-                await asyncio.Event().wait()
-
-        task = asyncio.create_task(block())
-        await entered.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    entered = asyncio.Event()
+    task = asyncio.create_task(block())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert log == ["enter a", "leave a: Cancelled"]
 
 
-def test_a_context_that_fails_by_itself_cancels_the_block_and_raises_its_error() -> None:
-    async def background() -> None:
-        raise OSError("the connection is lost")
-
-    @asynccontextmanager
-    async def connection() -> AsyncIterator[trio.Nursery]:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-
-    log: list[str] = []
-
+@under_asyncio
+async def test_a_context_that_fails_by_itself_cancels_the_block_and_raises_its_error() -> None:
     async def block() -> None:
         async with playhead.asyncio_portal() as portal:
             await portal.enter(Context("outer", log))
             nursery = await portal.enter(connection())
             await portal.enter(Context("inner", log))
-            await portal.call(nursery.start_soon, background)
+            await portal.call(nursery.start_soon, fail)
             await asyncio.Event().wait()
 
-    async def main() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        with pytest.raises(BaseExceptionGroup) as caught:  # what trio's nursery raises
-            await block()
-        assert caught.group_contains(OSError, match="the connection is lost")
-        assert task.cancelling() == 0
-        await asyncio.sleep(0)  # not cancelled any more
-
-    asyncio.run(main())
+    log: list[str] = []
+    task = asyncio.current_task()
+    assert task is not None
+    with pytest.raises(BaseExceptionGroup) as caught:  # what trio's nursery raises
+        await block()
+    assert caught.group_contains(LookupError, match="in trio")
+    assert task.cancelling() == 0
+    await asyncio.sleep(0)  # not cancelled any more
     assert log[2:] == ["leave inner: Cancelled", "leave outer: ExceptionGroup"]
 
 
-def test_a_context_whose_time_is_over_ends_the_block_without_an_error() -> None:
+@under_asyncio
+async def test_a_context_whose_time_is_over_ends_the_block_without_an_error() -> None:
     @asynccontextmanager
     async def limited() -> AsyncIterator[None]:
         with trio.move_on_after(0.01):
             yield
 
-    async def main() -> str:
-        async with playhead.asyncio_portal() as portal:
-            await portal.enter(limited())
-            await asyncio.Event().wait()
-        await asyncio.sleep(0)
-        return "goes on"
-
-    assert asyncio.run(main()) == "goes on"
+    async with playhead.asyncio_portal() as portal:
+        await portal.enter(limited())
+        await asyncio.Event().wait()
+    await asyncio.sleep(0)  # not cancelled any more
 
 
 def test_a_thread_gets_the_error_of_a_context_that_failed_by_itself_at_the_end() -> None:
-    @asynccontextmanager
-    async def connection() -> AsyncIterator[trio.Nursery]:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-
     with pytest.raises(BaseExceptionGroup) as caught, playhead.blocking_portal() as portal:
         portal.call(portal.enter(connection()).start_soon, fail)
     assert caught.group_contains(LookupError)
@@ -514,24 +495,15 @@ def test_a_thread_gets_the_error_of_a_context_that_failed_by_itself_at_the_end()
 # --- contexts of one block ---------------------------------------------------------------------------------
 
 
-def test_a_used_context_is_left_at_the_end_of_its_block_in_the_task_that_entered_it() -> None:
-    async def main(context: Context) -> None:
-        async with playhead.asyncio_portal() as portal:
-            async with portal.use(context) as value:
-                context.log.append(value)
-            context.log.append("later")
-
-    def in_a_thread(context: Context) -> None:
-        with playhead.blocking_portal() as portal:
-            with portal.use(context) as value:
-                context.log.append(value)
-            context.log.append("later")
-
-    for run in (lambda context: asyncio.run(main(context)), in_a_thread):
-        context = Context("a", [])
-        run(context)
-        assert context.log == ["enter a", "a", "leave a: NoneType", "later"]
-        assert context.tasks[0] is context.tasks[1]
+@with_each_portal
+async def test_a_used_context_is_left_at_the_end_of_its_block_in_the_task_that_entered_it(
+    portal: AsyncioPortal,
+) -> None:
+    context = Context("a", [])
+    async with portal.use(context) as value:
+        context.log.append(value)
+    assert context.log == ["enter a", "a", "leave a: NoneType"]
+    assert context.tasks[0] is context.tasks[1]
 
 
 def test_a_used_context_gets_the_error_of_its_block_and_may_replace_or_suppress_it() -> None:
@@ -557,94 +529,63 @@ def test_a_used_context_gets_the_error_of_its_block_and_may_replace_or_suppress_
     ]
 
 
-def test_a_used_context_that_fails_by_itself_cancels_its_block_alone() -> None:
-    @asynccontextmanager
-    async def connection() -> AsyncIterator[trio.Nursery]:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-
-    async def use(portal: AsyncioPortal) -> None:
+@with_asyncio_portal
+async def test_a_used_context_that_fails_by_itself_cancels_its_block_alone(portal: AsyncioPortal) -> None:
+    async def use() -> None:
         async with portal.use(connection()) as nursery:
             await portal.call(nursery.start_soon, fail)
             await asyncio.Event().wait()
 
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            with pytest.raises(BaseExceptionGroup) as caught:
-                await use(portal)
-            assert caught.group_contains(LookupError, match="in trio")
-            task = asyncio.current_task()
-            assert task is not None
-            assert task.cancelling() == 0
-            assert await portal.call(add, 1, second=1) == 2
-
-    asyncio.run(main())
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await use()
+    assert caught.group_contains(LookupError, match="in trio")
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    assert await portal.call(add, 1, second=1) == 2
 
 
-def test_a_context_that_another_task_uses_ends_with_the_portal() -> None:
+async def use_for_ever(portal: AsyncioPortal, context: Context, entered: asyncio.Event) -> None:
+    async with portal.use(context):
+        entered.set()
+        await asyncio.Event().wait()
+
+
+@under_asyncio
+async def test_a_context_that_another_task_uses_ends_with_the_portal() -> None:
     log: list[str] = []
-
-    async def use(portal: AsyncioPortal, entered: asyncio.Event) -> None:
-        async with portal.use(Context("a", log)):
-            entered.set()
-            await asyncio.Event().wait()
-
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            await portal.enter(Context("outer", log))
-            entered = asyncio.Event()
-            task = asyncio.create_task(use(portal, entered))
-            await entered.wait()
-        with pytest.raises(ClosedError, match="the portal was left"):
-            await task
-
-    asyncio.run(main())
+    entered = asyncio.Event()
+    async with playhead.asyncio_portal() as portal:
+        await portal.enter(Context("outer", log))
+        task = asyncio.create_task(use_for_ever(portal, Context("a", log), entered))
+        await entered.wait()
+    with pytest.raises(ClosedError, match="the portal was left"):
+        await task
     assert log[2:] == ["leave a: Cancelled", "leave outer: NoneType"]
 
 
-def test_a_cancelled_block_cancels_its_used_context() -> None:
+@with_asyncio_portal
+async def test_a_cancelled_block_cancels_its_used_context(portal: AsyncioPortal) -> None:
     log: list[str] = []
-
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            entered = asyncio.Event()
-
-            async def use() -> None:
-                async with portal.use(Context("a", log)):
-                    entered.set()
-                    await asyncio.Event().wait()
-
-            task = asyncio.create_task(use())
-            await entered.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
+    entered = asyncio.Event()
+    task = asyncio.create_task(use_for_ever(portal, Context("a", log), entered))
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert log == ["enter a", "leave a: Cancelled"]
 
 
 @pytest.mark.slow("enters 10,000 contexts through each portal")
-def test_the_process_has_not_grown_after_10_000_uses() -> None:
+@with_each_portal
+async def test_the_process_has_not_grown_after_10_000_uses(portal: AsyncioPortal) -> None:
     process = psutil.Process()
-
-    async def main() -> int:
-        async with playhead.asyncio_portal() as portal:
-            for number in range(11_000):
-                if number == 1000:
-                    before = process.memory_info().rss
-                async with portal.use(Context("a", [])):
-                    pass
-            return int(process.memory_info().rss - before)
-
-    assert asyncio.run(main()) < 2 * MIB
-    with playhead.blocking_portal() as portal:
-        for number in range(11_000):
-            if number == 1000:
-                before = process.memory_info().rss
-            with portal.use(Context("a", [])):
-                pass
-        assert process.memory_info().rss - before < 2 * MIB
+    for number in range(11_000):
+        if number == 1000:
+            before = process.memory_info().rss
+        async with portal.use(Context("a", [])):
+            pass
+    assert process.memory_info().rss - before < 2 * MIB
 
 
 # --- iteration ---------------------------------------------------------------------------------------------
@@ -662,36 +603,24 @@ async def numbers(made: list[int], log: list[object] | None = None) -> AsyncGene
             log.append("closed")
 
 
-def test_nothing_runs_ahead_of_the_caller_and_one_task_iterates() -> None:
+@with_each_portal
+async def test_nothing_runs_ahead_of_the_caller_and_one_task_iterates(portal: AsyncioPortal) -> None:
     made: list[int] = []
     log: list[object] = []
-
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            items = portal.iterate(numbers(made, log))
-            for expected in range(3):
-                assert await anext(items) == expected
-                await portal.call(trio.testing.wait_all_tasks_blocked)
-                assert made == list(range(expected + 1))
-            await items.aclose()
-            assert log[-1] == "closed"
-            with pytest.raises(StopAsyncIteration):
-                await anext(items)
-
-    asyncio.run(main())
+    items = portal.iterate(numbers(made, log))
+    for expected in range(3):
+        assert await anext(items) == expected
+        await portal.call(trio.testing.wait_all_tasks_blocked)
+        assert made == list(range(expected + 1))
+    await items.aclose()
+    assert log[-1] == "closed"
+    with pytest.raises(StopAsyncIteration):
+        await anext(items)
     assert len({*log[:3]}) == 1
-    made.clear()
-    log.clear()
-    with playhead.blocking_portal() as portal:
-        items = portal.iterate(numbers(made, log))
-        assert (next(items), next(items), made) == (0, 1, [0, 1])
-        items.close()
-        assert log[-1] == "closed"
-        assert [*items] == []
-    assert len({*log[:2]}) == 1
 
 
-def test_an_iteration_ends_and_fails_as_the_iterator_does() -> None:
+@with_each_portal
+async def test_an_iteration_ends_and_fails_as_the_iterator_does(portal: AsyncioPortal) -> None:
     async def two() -> AsyncIterator[int]:
         yield 1
         yield 2
@@ -700,92 +629,70 @@ def test_an_iteration_ends_and_fails_as_the_iterator_does() -> None:
         yield 1
         raise LookupError("in trio")
 
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            assert [item async for item in portal.iterate(two())] == [1, 2]
-            items = portal.iterate(failing())
-            assert await anext(items) == 1
-            with pytest.raises(LookupError, match="in trio"):
-                await anext(items)
-            with pytest.raises(StopAsyncIteration):
-                await anext(items)
-
-    asyncio.run(main())
-    with playhead.blocking_portal() as portal:
-        assert [*portal.iterate(two())] == [1, 2]
-        with pytest.raises(LookupError, match="in trio"):
-            assert [*portal.iterate(failing())]
+    assert [item async for item in portal.iterate(two())] == [1, 2]
+    items = portal.iterate(failing())
+    assert await anext(items) == 1
+    with pytest.raises(LookupError, match="in trio"):
+        await anext(items)
+    with pytest.raises(StopAsyncIteration):
+        await anext(items)
 
 
-def test_an_iteration_that_is_broken_off_is_closed_with_the_portal() -> None:
-    log: list[object] = []
-
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            async for _ in portal.iterate(numbers([], log)):
-                break
-
-    asyncio.run(main())
-    assert log[-1] == "closed"
-    log.clear()
-    with playhead.blocking_portal() as portal:
-        for _ in portal.iterate(numbers([], log)):
+@EACH_PORTAL
+def test_an_iteration_that_is_broken_off_is_closed_with_the_portal(run: Callable[[Body], None]) -> None:
+    async def break_off(portal: AsyncioPortal) -> None:
+        async for _ in portal.iterate(numbers([], log)):
             break
+
+    log: list[object] = []
+    run(break_off)
     assert log[-1] == "closed"
 
 
-def test_a_cancelled_wait_loses_no_item_of_a_channel() -> None:
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            send, receive = trio.open_memory_channel[int](0)
-            items = portal.iterate(receive)
-            got: list[int] = []
-            for number in range(50):
-                waiting = asyncio.create_task(anext(items))
-                await asyncio.sleep(0)
-                sending = asyncio.create_task(portal.call(send.send, number))
-                for _ in range(number % 7):
-                    await asyncio.sleep(0)
-                waiting.cancel()
-                try:
-                    got.append(await waiting)
-                except asyncio.CancelledError:
-                    got.append(await anext(items))
-                await sending
-            assert got == list(range(50))
-            await portal.call(send.aclose)
-            assert [item async for item in items] == []
-
-    asyncio.run(main())
-
-
-def test_a_second_task_in_one_iteration_is_told() -> None:
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            send, receive = trio.open_memory_channel[int](0)
-            items = portal.iterate(receive)
-            waiting = asyncio.create_task(anext(items))
+@with_asyncio_portal
+async def test_a_cancelled_wait_loses_no_item_of_a_channel(portal: AsyncioPortal) -> None:
+    send, receive = trio.open_memory_channel[int](0)
+    items = portal.iterate(receive)
+    got: list[int] = []
+    for number in range(50):
+        waiting = asyncio.create_task(anext(items))
+        await asyncio.sleep(0)
+        sending = asyncio.create_task(portal.call(send.send, number))
+        for _ in range(number % 7):
             await asyncio.sleep(0)
-            with pytest.raises(BusyError, match="one task or thread"):
-                await anext(items)
-            await portal.call(send.send, 1)
-            assert await waiting == 1
-            send.close()
+        waiting.cancel()
+        try:
+            got.append(await waiting)
+        except asyncio.CancelledError:
+            got.append(await anext(items))
+        await sending
+    assert got == list(range(50))
+    await portal.call(send.aclose)
+    assert [item async for item in items] == []
 
-    asyncio.run(main())
+
+@with_asyncio_portal
+async def test_a_second_task_in_one_iteration_is_told(portal: AsyncioPortal) -> None:
+    send, receive = trio.open_memory_channel[int](0)
+    items = portal.iterate(receive)
+    waiting = asyncio.create_task(anext(items))
+    await asyncio.sleep(0)
+    with pytest.raises(BusyError, match="one task or thread"):
+        await anext(items)
+    await portal.call(send.send, 1)
+    assert await waiting == 1
+    send.close()
 
 
-def test_an_iteration_of_another_task_ends_with_the_portal() -> None:
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            send, receive = trio.open_memory_channel[int](0)
-            waiting = asyncio.create_task(anext(portal.iterate(receive)))
-            await turns()
-        with pytest.raises(ClosedError, match="the portal was left"):
-            await waiting
-        send.close()
-
-    asyncio.run(main())
+@under_asyncio
+async def test_an_iteration_of_another_task_ends_with_the_portal() -> None:
+    async with playhead.asyncio_portal() as portal:
+        send, receive = trio.open_memory_channel[int](0)
+        waiting = asyncio.create_task(anext(portal.iterate(receive)))
+        await turns()
+    with pytest.raises(ClosedError, match="the portal was left"):
+        await waiting
+    send.close()
 
 
 # --- generators that hold something over a yield -----------------------------------------------------------
@@ -805,73 +712,49 @@ async def natural(log: list[str], count: int = 100) -> AsyncGenerator[int, None]
         log.append("closed")
 
 
-def test_a_generator_may_hold_nurseries_and_scopes_over_a_yield() -> None:
+@with_each_portal
+async def test_a_generator_may_hold_nurseries_and_scopes_over_a_yield(portal: AsyncioPortal) -> None:
     log: list[str] = []
+    assert [item async for item in portal.iterate(natural(log))] == [*range(100)]
+    assert log == ["closed"]
 
-    async def main() -> list[int]:
-        async with playhead.asyncio_portal() as portal:
-            return [item async for item in portal.iterate(natural(log))]
 
-    assert asyncio.run(main()) == [*range(100)]
-    with playhead.blocking_portal() as portal:
-        assert [*portal.iterate(natural(log))] == [*range(100)]
+@with_each_portal
+async def test_leaving_the_loop_early_closes_the_generator_in_its_task(portal: AsyncioPortal) -> None:
+    log: list[str] = []
+    async for _ in portal.iterate(natural(log)):
+        break
+    await portal.call(trio.testing.wait_all_tasks_blocked)
+    assert log == ["closed"]
+    items = portal.iterate(natural(log))
+    assert await anext(items) == 0
+    await items.aclose()
     assert log == ["closed", "closed"]
 
 
-def test_leaving_the_loop_early_closes_the_generator_in_its_task() -> None:
-    log: list[str] = []
-
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            async for _ in portal.iterate(natural(log)):
-                break
-            await portal.call(trio.testing.wait_all_tasks_blocked)
-            assert log == ["closed"]
-            items = portal.iterate(natural(log))
-            assert await anext(items) == 0
-            await items.aclose()
-            assert log == ["closed", "closed"]
-
-    asyncio.run(main())
-    log.clear()
-    with playhead.blocking_portal() as portal:
-        for _ in portal.iterate(natural(log)):
-            break
-        portal.call(trio.testing.wait_all_tasks_blocked)
-        assert log == ["closed"]
-        items = portal.iterate(natural(log))
-        assert next(items) == 0
-        items.close()
-        assert log == ["closed", "closed"]
-
-
-def test_a_cancelled_wait_ends_a_generator_and_waits_for_its_end() -> None:
-    log: list[str] = []
-
-    async def silent(reached: Callable[[], object]) -> AsyncIterator[int]:
+@with_asyncio_portal
+async def test_a_cancelled_wait_ends_a_generator_and_waits_for_its_end(portal: AsyncioPortal) -> None:
+    async def silent() -> AsyncIterator[int]:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.sleep_forever)
-                reached()
+                loop.call_soon_threadsafe(reached.set)
                 await trio.sleep_forever()
                 yield 0
         finally:
             log.append("closed")
 
-    async def main() -> None:
-        async with playhead.asyncio_portal() as portal:
-            loop, reached = asyncio.get_running_loop(), asyncio.Event()
-            items = portal.iterate(silent(lambda: loop.call_soon_threadsafe(reached.set)))
-            waiting = asyncio.create_task(anext(items))
-            await reached.wait()
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            assert log == ["closed"]
-            with pytest.raises(StopAsyncIteration):
-                await anext(items)
-
-    asyncio.run(main())
+    log: list[str] = []
+    loop, reached = asyncio.get_running_loop(), asyncio.Event()
+    items = portal.iterate(silent())
+    waiting = asyncio.create_task(anext(items))
+    await reached.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert log == ["closed"]
+    with pytest.raises(StopAsyncIteration):
+        await anext(items)
 
 
 def test_what_a_generator_raises_arrives_as_it_is() -> None:
@@ -1109,31 +992,27 @@ def test_cancelled_at_every_await_it_leaves_no_task_thread_or_request() -> None:
 
 
 def opened() -> list[Callable[[], AbstractAsyncContextManager[object]]]:
+    @asynccontextmanager
+    async def agent() -> AsyncIterator[None]:
+        await Agent(ScriptedModel([reply("hello")])).say("hello")
+        yield
+
     return [
         lambda: playhead.connect(MCPServer("here")),
         lambda: playhead.open_hub({}),
         lambda: Player(NullSink()),
+        agent,
     ]
 
 
 @pytest.mark.parametrize("make", opened())
-def test_entering_under_asyncio_names_both_bridges(
+@under_asyncio
+async def test_entering_under_asyncio_names_both_bridges(
     make: Callable[[], AbstractAsyncContextManager[object]],
 ) -> None:
-    async def main() -> None:
+    with pytest.raises(UsageError, match=r"asyncio loop.*asyncio_portal\(\).*blocking_portal\(\)"):
         async with make():
             pass
-
-    with pytest.raises(UsageError, match=r"asyncio loop.*asyncio_portal\(\).*blocking_portal\(\)"):
-        asyncio.run(main())
-
-
-def test_an_agent_under_asyncio_names_both_bridges() -> None:
-    async def main() -> None:
-        await Agent(ScriptedModel([reply("hello")])).say("hello")
-
-    with pytest.raises(UsageError, match=r"asyncio loop.*asyncio_portal\(\).*blocking_portal\(\)"):
-        asyncio.run(main())
 
 
 def test_a_portal_in_the_wrong_place_names_the_right_one() -> None:
@@ -1160,19 +1039,17 @@ def test_a_portal_in_the_wrong_place_names_the_right_one() -> None:
         nowhere().send(None)
 
 
-def test_in_guest_mode_no_portal_is_needed() -> None:
+@under_asyncio
+async def test_in_guest_mode_no_portal_is_needed() -> None:
     async def main() -> str:
         async with playhead.connect(Busy().server) as session:
             return (await session.call_tool("think")).text
 
-    async def host() -> str:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[str] = loop.create_future()
-        trio.lowlevel.start_guest_run(
-            main,
-            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
-            done_callback=lambda outcome: done.set_result(outcome.unwrap()),
-        )
-        return await done
-
-    assert asyncio.run(host()) == "so be it"
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[str] = loop.create_future()
+    trio.lowlevel.start_guest_run(
+        main,
+        run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+        done_callback=lambda outcome: done.set_result(outcome.unwrap()),
+    )
+    assert await done == "so be it"

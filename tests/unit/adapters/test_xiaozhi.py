@@ -4,9 +4,6 @@ firmware does, and decodes the Opus frames that it would play."""
 from __future__ import annotations
 
 import json
-import math
-import wave
-from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -29,6 +26,7 @@ from playhead.playback import FileMedia, Player, Status
 from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmSequence
 from playhead.testing.sinks import buffer_of
+from tests.tones import decoded_opus, sine, strength_and_rest, wave_file
 
 RATE = 24_000
 SOURCE = PcmFormat(rate_hz=RATE, channels=1)
@@ -36,11 +34,7 @@ HELLO = (
     '{"type":"hello","version":1,"features":{"mcp":true},"transport":"websocket","audio_params":'
     '{"format":"opus","sample_rate":16000,"channels":1,"frame_duration":60}}'
 )
-STEP = 2 * math.pi * 440 / RATE
-
-
-def sine(frames: int) -> bytes:
-    return array("h", (round(12_000 * math.sin(STEP * at)) for at in range(frames))).tobytes()
+SHORT = sine(6 * 1440 - 240, RATE).tobytes()
 
 
 class Device:
@@ -88,16 +82,6 @@ class Device:
     async def say(self, **message: str) -> None:
         await self.socket.send_message(json.dumps({"session_id": self.session, **message}))
 
-    def decoded(self) -> array[float]:
-        av = pytest.importorskip("av")
-        decoder = av.AudioCodecContext.create("opus", "r")  # FFmpeg's own; the encoder is libopus
-        decoder.sample_rate, decoder.layout = 48_000, "mono"
-        samples = array("f")
-        for packet in self.packets:
-            for frame in decoder.decode(av.Packet(packet)):
-                samples.frombytes(bytes(frame.planes[0])[: frame.samples * 4])
-        return samples
-
 
 @asynccontextmanager
 async def connected(
@@ -119,22 +103,10 @@ async def connected(
         nursery.cancel_scope.cancel()
 
 
-def assert_is_the_sine(samples: array[float]) -> None:
-    """A tone of 440 Hz at its level, and next to nothing else."""
-    steady = samples[2880:-2880]
-    assert len(steady) > 48_000 // 10
-    step = 2 * math.pi * 440 / 48_000
-    a = 2 / len(steady) * sum(value * math.sin(step * at) for at, value in enumerate(steady))
-    b = 2 / len(steady) * sum(value * math.cos(step * at) for at, value in enumerate(steady))
-    rest = [v - a * math.sin(step * at) - b * math.cos(step * at) for at, v in enumerate(steady)]
-    assert math.hypot(a, b) == pytest.approx(12_000 / 32_768, rel=0.1)
-    assert math.sqrt(sum(value * value for value in rest) / len(rest)) < 0.02
-
-
 async def test_the_device_hears_the_source_between_start_and_stop() -> None:
     async def serve(socket: WebSocketConnection) -> None:
         async with accept_device(socket) as sink:
-            await sink.play(PcmSequence(buffer_of(sine(6 * 1440 - 240), SOURCE)))
+            await sink.play(PcmSequence(buffer_of(SHORT, SOURCE)))
             await trio.sleep_forever()
 
     async with connected(serve) as device:
@@ -142,13 +114,15 @@ async def test_the_device_hears_the_source_between_start_and_stop() -> None:
         assert device.states == ["start", "stop"]
         assert device.rate_hz == RATE
         assert len(device.packets) == 6
-        assert_is_the_sine(device.decoded())
+    steady = decoded_opus(device.packets)[2880:-2880]
+    assert len(steady) > 48_000 // 10
+    strength, rest = strength_and_rest(steady, 48_000)
+    assert strength == pytest.approx(12_000 / 32_768, rel=0.1)
+    assert rest < 0.02
 
 
 async def test_an_abort_of_the_device_ends_the_audio_and_the_next_queue_begins_anew(tmp_path: Path) -> None:
-    with wave.open(str(tmp_path / "long.wav"), "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", "NONE"))
-        file.writeframes(sine(10 * RATE))
+    (tmp_path / "long.wav").write_bytes(wave_file(sine(10 * RATE, RATE).tobytes(), RATE))
 
     async def serve(socket: WebSocketConnection) -> None:
         async with accept_device(socket) as sink, Player(sink) as player:
@@ -198,7 +172,7 @@ async def test_a_stop_does_not_wait_for_a_device_that_takes_nothing(
 ) -> None:
     socket = Stuck()
     async with accept_device(socket) as sink, trio.open_nursery() as nursery:
-        nursery.start_soon(sink.play, PcmSequence(buffer_of(sine(6 * 1440 - 240), SOURCE)))
+        nursery.start_soon(sink.play, PcmSequence(buffer_of(SHORT, SOURCE)))
         await socket.stuck.wait()
         await trio.sleep(1)
         began = trio.current_time()

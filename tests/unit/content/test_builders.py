@@ -111,7 +111,8 @@ def test_a_parsed_block_is_dumped_as_it_came() -> None:
 
 LOOSE: Any = content
 
-WHERE = pytest.mark.parametrize(
+
+@pytest.mark.parametrize(
     ("build", "message"),
     [
         (lambda: LOOSE.create_text_content(3), "text: expected a value of type str, got int"),
@@ -172,9 +173,6 @@ WHERE = pytest.mark.parametrize(
         (lambda: LOOSE.create_tool_response(is_error=1), "is_error: expected a value of type bool"),
     ],
 )
-
-
-@WHERE
 def test_what_cannot_be_right_is_refused_with_its_place(build: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         build()

@@ -86,22 +86,6 @@ def test_whole_bytewise_and_random_reads_give_the_same_bytes_whatever_the_order_
         assert drain(pipe, sizes) == expected
 
 
-def test_bytes_cross_the_seam_again_and_again() -> None:
-    chance = random.Random(1)
-    expected = chance.randbytes(5000)
-    pipe = Pipe(64)
-    got = bytearray()
-    buffer = bytearray(50)
-    while len(got) < len(expected):
-        at = pipe.tail
-        page = expected[at : min(at + chance.randint(1, 50), pipe.head + 64)]
-        pipe.write_base64(at, base64.b64encode(page))
-        count = pipe.readinto_nowait(memoryview(buffer)[: chance.randint(1, 50)])
-        assert count is not None
-        got += buffer[:count]
-    assert got == expected
-
-
 def test_pages_large_enough_to_release_the_gil_land_whole() -> None:
     expected = random.Random(2).randbytes(300_000)
     text = base64.b64encode(expected)
@@ -138,20 +122,30 @@ def test_a_read_only_view_of_memory_that_changes_is_read_in_one_instant() -> Non
 # --- blocking and waking -----------------------------------------------------------------------------
 
 
-def test_a_blocked_reader_is_woken_by_a_write_and_gets_what_is_there() -> None:
-    pipe = Pipe(1024)
+def seek_away(pipe: Pipe) -> None:
+    pipe.seek(5000)
+    pipe.write(5000, b"there")
+
+
+@pytest.mark.parametrize(
+    ("event", "heard"),
+    [
+        (lambda pipe: pipe.write(4, b"good"), b"good"),
+        (Pipe.close, b""),
+        (seek_away, b"there"),
+        (lambda pipe: pipe.seek(1), b"bcd"),
+    ],
+    ids=["a write", "close", "a seek, and a write there", "a seek back to what is kept"],
+)
+def test_a_blocked_reader_is_woken_by(event: Callable[[Pipe], object], heard: bytes) -> None:
+    pipe = Pipe(1024, behind_bytes=4)
+    pipe.write(0, b"abcd")
+    pipe.readinto(bytearray(4))
     buffer = bytearray(100)
     reader = blocked_reader(pipe, buffer)
-    pipe.write(0, b"good")
-    assert reader.result() == 4
-    assert buffer[:4] == b"good"
-
-
-def test_a_blocked_reader_is_woken_by_close() -> None:
-    pipe = Pipe(1024)
-    reader = blocked_reader(pipe, bytearray(100))
-    pipe.close()
-    assert reader.result() == 0
+    event(pipe)
+    assert reader.result() == len(heard)
+    assert buffer[: len(heard)] == heard
 
 
 def test_a_blocked_reader_is_woken_by_abort_with_that_very_exception() -> None:
@@ -162,27 +156,6 @@ def test_a_blocked_reader_is_woken_by_abort_with_that_very_exception() -> None:
     with pytest.raises(OSError, match="far end") as caught:
         reader.result()
     assert caught.value is broken
-
-
-def test_a_blocked_reader_stays_blocked_over_a_seek_and_gets_the_bytes_from_there() -> None:
-    pipe = Pipe(1024)
-    buffer = bytearray(100)
-    reader = blocked_reader(pipe, buffer)
-    pipe.seek(5000)
-    assert reader.thread.is_alive()
-    pipe.write(5000, b"there")
-    assert reader.result() == 5
-    assert buffer[:5] == b"there"
-
-
-def test_a_gap_is_not_read_over() -> None:
-    pipe = Pipe(1024)
-    pipe.write(4, b"late")
-    assert pipe.readinto_nowait(bytearray(9)) is None
-    assert pipe.tail == 0
-    pipe.write(0, b"soon")
-    assert pipe.tail == 8
-    assert pipe.readinto_nowait(bytearray(9)) == 8
 
 
 def test_a_read_that_times_out_says_where_and_loses_nothing() -> None:
@@ -326,28 +299,6 @@ def test_bytes_that_were_read_are_skipped_and_those_held_are_compared() -> None:
     assert drain(pipe, [16]) == b"cdef"
 
 
-def test_bytes_kept_behind_the_reader_are_compared_and_older_ones_are_skipped() -> None:
-    pipe = Pipe(16, behind_bytes=4)
-    pipe.write(0, b"abcdef")
-    pipe.readinto(bytearray(6))
-    assert pipe.write(0, b"??cdefgh") == 8
-    with pytest.raises(ContradictionError) as caught:
-        pipe.write(0, b"??cXefghij")
-    assert caught.value.offset == 3
-    assert pipe.tail == 8
-
-
-def test_an_island_is_compared_too() -> None:
-    pipe = Pipe(16)
-    pipe.write(4, b"efgh")
-    with pytest.raises(ContradictionError) as caught:
-        pipe.write(0, b"abcdefXh")
-    assert caught.value.offset == 6
-    assert pipe.tail == 0
-    pipe.write(0, b"abcdefghij")
-    assert pipe.tail == 10
-
-
 @pytest.mark.parametrize("capacity", [0, 1 << 41])
 def test_an_impossible_capacity_is_refused(capacity: int) -> None:
     with pytest.raises(UsageError, match=str(capacity)):
@@ -462,29 +413,6 @@ async def test_a_trio_task_that_waits_for_room_is_woken_by(event: Callable[[Pipe
 # --- seek --------------------------------------------------------------------------------------------
 
 
-def test_a_seek_inside_what_is_held_drops_only_what_is_before() -> None:
-    pipe = Pipe(16)
-    pipe.write(0, b"abcdef")
-    pipe.write(8, b"ij")
-    pipe.seek(4)
-    assert (pipe.head, pipe.tail) == (4, 6)
-    pipe.write(6, b"gh")
-    pipe.close()
-    assert drain(pipe, [16]) == b"efghij"
-
-
-@pytest.mark.parametrize("offset", [0, 7, 1 << 40])
-def test_a_seek_elsewhere_begins_anew_there_even_after_an_end(offset: int) -> None:
-    pipe = Pipe(16, start=2)
-    pipe.write(2, b"cdef")
-    pipe.close()
-    pipe.seek(offset)
-    assert (pipe.head, pipe.tail, pipe.closed) == (offset, offset, False)
-    pipe.write(offset, b"new")
-    pipe.close()
-    assert drain(pipe, [16]) == b"new"
-
-
 def test_a_seek_back_inside_what_is_kept_drops_nothing_and_keeps_an_end() -> None:
     pipe = Pipe(16, behind_bytes=4)
     pipe.write(0, b"abcdefgh")
@@ -494,23 +422,6 @@ def test_a_seek_back_inside_what_is_kept_drops_nothing_and_keeps_an_end() -> Non
     pipe.seek(4)
     assert (pipe.kept_from, pipe.head, pipe.tail, pipe.closed) == (4, 4, 8, True)
     assert drain(pipe, [3]) == b"efgh"
-
-
-def test_a_seek_back_past_what_is_kept_begins_anew() -> None:
-    pipe = Pipe(16, behind_bytes=4)
-    pipe.write(0, b"abcdefgh")
-    pipe.readinto(bytearray(8))
-    pipe.seek(3)
-    assert (pipe.kept_from, pipe.head, pipe.tail) == (3, 3, 3)
-
-
-def test_nothing_before_the_place_where_a_pipe_begins_is_kept() -> None:
-    pipe = Pipe(16, start=6, behind_bytes=8)
-    pipe.write(6, b"gh")
-    pipe.readinto(bytearray(2))
-    assert pipe.kept_from == 6
-    pipe.seek(20)
-    assert pipe.kept_from == 20
 
 
 def test_an_interrupt_ends_the_wait_of_a_blocked_reader_and_nothing_else() -> None:
@@ -533,17 +444,6 @@ def test_an_interrupt_before_the_wait_counts_until_a_seek() -> None:
     pipe.seek(0)
     assert blocked_reader(pipe, bytearray(1)).thread.is_alive()
     pipe.close()
-
-
-def test_a_blocked_reader_is_woken_by_a_seek_back_to_what_is_kept() -> None:
-    pipe = Pipe(16, behind_bytes=4)
-    pipe.write(0, b"abcd")
-    pipe.readinto(bytearray(4))
-    buffer = bytearray(16)
-    reader = blocked_reader(pipe, buffer)
-    pipe.seek(1)
-    assert reader.result() == 3
-    assert buffer[:3] == b"bcd"
 
 
 def test_a_broken_pipe_cannot_be_sought_in() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import wave
 from array import array
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -20,6 +20,8 @@ from playhead.playback import FramesSink, MixingSink, NullSink, Player, WaveSink
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.state import ItemStart, Status
 from playhead.testing.media import ScriptedMedia, ScriptedReader
+from tests import tones
+from tests.unit.playback.pieces import wait_until
 from tests.unit.playback.test_frames import Device
 from tests.unit.playback.test_pcm_buffer import assert_no_click
 
@@ -31,7 +33,7 @@ FULL = 1.0
 
 def sine(frames: int, *, hz: float, peak: int) -> array[int]:
     """A sine without a sample of silence."""
-    return array("h", (round(peak * math.sin(2 * math.pi * hz / RATE * at)) or 1 for at in range(frames)))
+    return array("h", (sample or 1 for sample in tones.sine(frames, RATE, hz=hz, peak=peak)))
 
 
 MUSIC = sine(30 * RATE, hz=101, peak=20_000)
@@ -103,23 +105,42 @@ class PeriodSink:
         return audio_bytes > 0
 
 
+@asynccontextmanager
+async def playing(*music: ScriptedMedia, periods: int = 5) -> AsyncIterator[tuple[Player, PeriodSink]]:
+    """A player that has played so many periods of the music."""
+    sink = PeriodSink()
+    async with Player(sink) as player:
+        await player.play(music)
+        await sink.periods(periods)
+        yield player, sink
+
+
 async def announce(
-    player: Player, said: ScriptedMedia, done: trio.Event, *, gain: float = FULL, seconds: float = 0.0
+    player: Player,
+    said: ScriptedMedia,
+    done: trio.Event,
+    *,
+    gain: float = FULL,
+    seconds: float = 0.0,
+    in_hand: bool = False,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    async with player.announce(said, gain=gain, attack_seconds=seconds, release_seconds=seconds):
-        pass
-    done.set()
-
-
-async def announce_in_hand(
-    player: Player, said: ScriptedMedia, done: trio.Event, *, task_status: trio.TaskStatus[None]
-) -> None:
-    """The same, started once all of it is decoded."""
-    async with player.announce(said, gain=FULL) as announcement:
-        while announcement.snapshot().buffered_seconds < 0.4:
+    """With `in_hand`, started once all of it is decoded."""
+    async with player.announce(
+        said, gain=gain, attack_seconds=seconds, release_seconds=seconds
+    ) as announcement:
+        while in_hand and announcement.snapshot().buffered_seconds < 0.4:
             await trio.lowlevel.checkpoint()
         task_status.started()
     done.set()
+
+
+async def hear_out(player: Player, sink: PeriodSink, said: ScriptedMedia, **options: Any) -> None:
+    """Announce it, and make the periods in which it is heard."""
+    done = trio.Event()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(announce, player, said, done, **options))
+        await sink.until(done)
 
 
 def scaled(sample: int, gain: float) -> int:
@@ -138,16 +159,11 @@ def begin_of(heard: array[int], music: array[int]) -> int:
 
 @pytest.mark.parametrize("gain", [FULL, 0.25])
 async def test_the_sum_is_exact_and_clipped_and_then_the_music_goes_on(gain: float) -> None:
-    sink, done = PeriodSink(), trio.Event()
-    async with Player(sink) as player, trio.open_nursery() as nursery:
-        await player.play(media(MUSIC))
-        await sink.periods(5)
+    async with playing(media(MUSIC)) as (player, sink):
         at = len(sink.heard)
-        nursery.start_soon(partial(announce, player, media(SAID), done, gain=gain))
-        await sink.until(done)
+        await hear_out(player, sink, media(SAID), gain=gain)
         await sink.periods(5)
         assert player.snapshot().frames == len(sink.heard), "no sample of the music was skipped"
-        nursery.cancel_scope.cancel()
     heard = sink.heard
     assert heard[:at] == MUSIC[:at]
     ducked = array("h", (scaled(sample, gain) for sample in MUSIC[: len(heard)]))
@@ -167,15 +183,10 @@ async def test_the_sum_is_exact_and_clipped_and_then_the_music_goes_on(gain: flo
 
 
 async def test_the_music_is_ducked_and_raised_without_a_click() -> None:
-    sink, done = PeriodSink(), trio.Event()
     hum = sine(len(SAID), hz=20, peak=800)
-    async with Player(sink) as player, trio.open_nursery() as nursery:
-        await player.play(media(MUSIC))
-        await sink.periods(5)
-        nursery.start_soon(partial(announce, player, media(hum), done, gain=0.05, seconds=0.05))
-        await sink.until(done)
+    async with playing(media(MUSIC)) as (player, sink):
+        await hear_out(player, sink, media(hum), gain=0.05, seconds=0.05)
         await sink.periods(10)
-        nursery.cancel_scope.cancel()
     assert_no_click(sink.heard, MUSIC, fade_frames=RATE // 20)
     quiet = sink.heard[6 * PERIOD + RATE // 20 :][: RATE // 5]
     assert max(quiet) <= 0.05 * 20_000 + 800 + 1
@@ -184,14 +195,9 @@ async def test_the_music_is_ducked_and_raised_without_a_click() -> None:
 
 @pytest.mark.parametrize("rate_hz", [16_000, 44_100])
 async def test_what_has_another_format_is_converted_to_that_of_the_music(rate_hz: int) -> None:
-    sink, done = PeriodSink(), trio.Event()
     said = array("h", [9000]) * rate_hz
-    async with Player(sink) as player, trio.open_nursery() as nursery:
-        await player.play(media(MUSIC))
-        await sink.periods(5)
-        nursery.start_soon(partial(announce, player, media(said, rate_hz=rate_hz), done))
-        await sink.until(done)
-        nursery.cancel_scope.cancel()
+    async with playing(media(MUSIC)) as (player, sink):
+        await hear_out(player, sink, media(said, rate_hz=rate_hz))
     added = [heard - music for heard, music in zip(sink.heard, MUSIC, strict=False) if heard != music]
     assert RATE - 100 <= len(added) <= RATE + 100
     steady = added[200:-200]
@@ -200,40 +206,31 @@ async def test_what_has_another_format_is_converted_to_that_of_the_music(rate_hz
 
 
 async def test_a_paused_player_announces_and_stays_paused() -> None:
-    sink, done = PeriodSink(), trio.Event()
-    async with Player(sink) as player, trio.open_nursery() as nursery:
-        await player.play(media(MUSIC))
-        await sink.periods(5)
+    async with playing(media(MUSIC)) as (player, sink):
         player.pause()
         await sink.periods(1)
         frames = player.snapshot().frames
         at = len(sink.heard)
-        nursery.start_soon(partial(announce, player, media(SAID), done))
-        await sink.until(done)
+        await hear_out(player, sink, media(SAID))
         assert sink.heard[at:] == SAID
         assert (player.snapshot().status, player.snapshot().frames) == (Status.PAUSED, frames)
 
 
 async def test_without_music_it_is_played_alone() -> None:
-    sink, done = PeriodSink(), trio.Event()
-    async with Player(sink) as player, trio.open_nursery() as nursery:
-        nursery.start_soon(partial(announce, player, media(SAID), done))
-        await sink.until(done)
+    sink = PeriodSink()
+    async with Player(sink) as player:
+        await hear_out(player, sink, media(SAID))
         assert player.snapshot().status is Status.IDLE
     assert sink.runs == [SAID]
 
 
 async def test_music_that_ends_leaves_the_announcement_and_the_next_in_another_format_waits_for_it() -> None:
-    sink, done = PeriodSink(), trio.Event()
     first, second = MUSIC[: 20 * PERIOD], array("h", [7]) * 4410
-    async with Player(sink) as player, trio.open_nursery() as nursery:
-        await player.play([media(first), media(second, rate_hz=44_100)])
-        await sink.periods(15)
-        await nursery.start(announce_in_hand, player, media(SAID), done)
-        await sink.until(done)
+    items = media(first), media(second, rate_hz=44_100)
+    async with playing(*items, periods=15) as (player, sink):
+        await hear_out(player, sink, media(SAID), in_hand=True)
         while sum(map(len, sink.runs)) < 20 * PERIOD + len(second):
             await sink.periods(1)
-        nursery.cancel_scope.cancel()
     heard = sink.runs[0]
     begin = begin_of(heard, first)
     added = [a - b for a, b in zip(heard[begin:], first[begin:], strict=False)]
@@ -244,13 +241,9 @@ async def test_music_that_ends_leaves_the_announcement_and_the_next_in_another_f
 
 
 async def test_over_two_items_of_one_format_it_goes_on_without_a_gap() -> None:
-    sink, done = PeriodSink(), trio.Event()
-    async with Player(sink) as player, trio.open_nursery() as nursery:
-        await player.play([media(MUSIC[: 20 * PERIOD]), media(MUSIC[20 * PERIOD :])])
-        await sink.periods(15)
-        await nursery.start(announce_in_hand, player, media(SAID), done)
-        await sink.until(done)
-        nursery.cancel_scope.cancel()
+    items = media(MUSIC[: 20 * PERIOD]), media(MUSIC[20 * PERIOD :])
+    async with playing(*items, periods=15) as (player, sink):
+        await hear_out(player, sink, media(SAID), in_hand=True)
     (heard,) = sink.runs
     begin = begin_of(heard, MUSIC)
     assert begin < 20 * PERIOD < begin + len(SAID)
@@ -259,11 +252,9 @@ async def test_over_two_items_of_one_format_it_goes_on_without_a_gap() -> None:
 
 
 async def test_music_that_is_stopped_leaves_the_announcement() -> None:
-    sink, done = PeriodSink(), trio.Event()
-    async with Player(sink) as player, trio.open_nursery() as nursery:
-        await player.play(media(MUSIC))
-        await sink.periods(5)
-        await nursery.start(announce_in_hand, player, media(SAID), done)
+    done = trio.Event()
+    async with playing(media(MUSIC)) as (player, sink), trio.open_nursery() as nursery:
+        await nursery.start(partial(announce, player, media(SAID), done, in_hand=True))
         await sink.periods(4)
         async with trio.open_nursery() as stopping:
             stopping.start_soon(player.stop)
@@ -271,17 +262,13 @@ async def test_music_that_is_stopped_leaves_the_announcement() -> None:
         first = len(sink.runs[0])
         await sink.until(done)
         assert first < 5 * PERIOD + len(SAID)
-        nursery.cancel_scope.cancel()
     assert len(sink.runs) == 2
     rest = sink.runs[1]
     assert rest[100:] == SAID[len(SAID) - len(rest) + 100 :], "from the next frame, after a fade, to the end"
 
 
 async def test_an_announcement_that_fails_is_raised_and_leaves_the_music() -> None:
-    sink = PeriodSink()
-    async with Player(sink) as player:
-        await player.play(media(MUSIC))
-        await sink.periods(5)
+    async with playing(media(MUSIC)) as (player, sink):
         for bad, error in ((broken(), DecodeError), (media(array("h")), UnsupportedFormatError)):
             over = trio.Event()
 
@@ -305,10 +292,7 @@ async def test_an_announcement_that_fails_is_raised_and_leaves_the_music() -> No
 
 
 async def test_a_block_that_raises_ends_the_announcement_and_raises_the_music() -> None:
-    sink = PeriodSink()
-    async with Player(sink) as player:
-        await player.play(media(MUSIC))
-        await sink.periods(5)
+    async with playing(media(MUSIC)) as (player, sink):
         with suppress(RuntimeError):
             async with player.announce(media(SAID), release_seconds=0.0) as announcement:
                 raise RuntimeError
@@ -320,10 +304,8 @@ async def test_a_block_that_raises_ends_the_announcement_and_raises_the_music() 
 
 
 async def test_announcements_follow_one_another_and_a_duck_of_the_players_own_outlasts_them() -> None:
-    sink, ends = PeriodSink(), [trio.Event(), trio.Event()]
-    async with Player(sink) as player, trio.open_nursery() as nursery:
-        await player.play(media(MUSIC))
-        await sink.periods(5)
+    ends = [trio.Event(), trio.Event()]
+    async with playing(media(MUSIC)) as (player, sink), trio.open_nursery() as nursery:
         player.duck(gain=0.0, attack_seconds=0.0)
         at = len(sink.heard)
         for end in ends:
@@ -331,7 +313,6 @@ async def test_announcements_follow_one_another_and_a_duck_of_the_players_own_ou
         for end in ends:
             await sink.until(end)
         await sink.periods(3)
-        nursery.cancel_scope.cancel()
     said = array("h", (sample for sample in sink.heard[at:] if sample))
     assert said == SAID + SAID
 
@@ -353,8 +334,7 @@ async def test_a_file_gets_it_as_an_item_of_its_own(tmp_path: Path) -> None:
     sink = WaveSink(tmp_path / "out.wav")
     async with Player(sink) as player:
         await player.play(media(MUSIC))
-        while not sink.paths:  # else the announcement may be decoded first, and be the first file
-            await trio.lowlevel.checkpoint()
+        await wait_until(lambda: sink.paths)  # else the announcement may be decoded first, and be the first
         async with player.announce(media(SAID)):
             pass
         await player.wait_finished()

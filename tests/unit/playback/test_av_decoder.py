@@ -20,7 +20,7 @@ from playhead.errors import PlayheadError, UnsupportedFormatError
 from playhead.playback.containers.mp4 import MOST_PACKETS, Mp4Tables
 from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.formats import SampleFormat, identify
+from playhead.playback.formats import SampleFormat
 from playhead.stream.source import BytesReader
 from playhead.testing.media import ScriptedReader
 from tests.unit.playback.test_seeking import RingReader, assert_equal_from, decoder_of, music, read
@@ -55,9 +55,7 @@ def encoded(kind: str) -> bytes:
             if codec == "alac":
                 stream.format = "s16p"
             frame = av.AudioFrame.from_ndarray(samples.reshape(1, -1), format="s16", layout="stereo")
-            frame.sample_rate = rate_hz
-            frame.time_base = Fraction(1, rate_hz)
-            frame.pts = 0
+            frame.sample_rate, frame.time_base, frame.pts = rate_hz, Fraction(1, rate_hz), 0
             for part in (frame, None):
                 for packet in stream.encode(part):
                     output.mux(packet)
@@ -228,15 +226,6 @@ def test_a_codec_that_is_not_meant_to_run_is_refused_by_name() -> None:
     data = out.getvalue().replace(b"matroska", b"webm\0\0\0\0")
     with pytest.raises(UnsupportedFormatError, match="got wavpack"):
         open_decoder(DecoderSource(BytesReader(data)), mime_type="audio/webm", uri=None)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_the_extra_the_error_names_the_format_and_the_command(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("playhead.playback.formats.has_extra", lambda extra: False)
-    with pytest.raises(UnsupportedFormatError, match=r"pip install 'playhead\[formats\]'"):
-        identify(encoded(kind)[:64], mime_type=None, uri=None)
 
 
 def test_a_stream_that_breaks_raises_its_own_error() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import random
 from array import array
-from operator import mul
-from pathlib import Path
 
 import pytest
 
@@ -18,18 +16,15 @@ from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import PcmFormat, SampleFormat
 from playhead.testing.media import ScriptedReader
+from tests.tones import sine, strength_and_rest
+from tests.unit.playback.pieces import DATA
 
-DATA = Path(__file__).parents[2] / "data"
 STEREO = PcmFormat(rate_hz=44100, channels=2)
 MONO = PcmFormat(rate_hz=44100, channels=1)
 FLOAT = PcmFormat(rate_hz=44100, channels=2, sample=SampleFormat.F32)
 SPEECH = PcmFormat(rate_hz=16000, channels=1)
 FRAMES = 44100
-
-
-def tone(frames: int = FRAMES, *, rate_hz: int = 44100, channels: int = 2) -> array[int]:
-    step = 2 * math.pi * 440 / rate_hz
-    return array("h", (round(20000 * math.sin(step * at)) for at in range(frames) for _ in range(channels)))
+TONE = sine(FRAMES, 44100, peak=20_000, channels=2)
 
 
 def convert(pcm: bytes, source: PcmFormat, target: PcmFormat, *, most_frames: int = 0) -> bytes:
@@ -51,7 +46,7 @@ def convert(pcm: bytes, source: PcmFormat, target: PcmFormat, *, most_frames: in
 
 @pytest.mark.parametrize("target", [SPEECH, FLOAT, PcmFormat(rate_hz=48000, channels=6)], ids=str)
 def test_the_pieces_make_no_difference(target: PcmFormat) -> None:
-    pcm = tone().tobytes()
+    pcm = TONE.tobytes()
     whole = convert(pcm, STEREO, target)
     assert convert(pcm, STEREO, target, most_frames=3) == whole
     assert convert(pcm, STEREO, target, most_frames=3000) == whole
@@ -60,23 +55,18 @@ def test_the_pieces_make_no_difference(target: PcmFormat) -> None:
 
 @pytest.mark.parametrize("rate_hz", [8000, 16000, 24000, 48000, 96000])
 def test_a_tone_stays_that_tone_at_another_rate(rate_hz: int) -> None:
-    got = array("h", convert(tone().tobytes(), STEREO, PcmFormat(rate_hz=rate_hz, channels=1)))
-    step = 2 * math.pi * 440 / rate_hz
-    skip, steady = rate_hz // 10, got[rate_hz // 10 :]  # the filter settles, and delays by its own phase
-    sine = [math.sin(step * (at + skip)) for at in range(len(steady))]
-    cosine = [math.cos(step * (at + skip)) for at in range(len(steady))]
-    a, b = (2 * sum(map(mul, steady, wave)) / len(steady) for wave in (sine, cosine))
-    assert math.hypot(a, b) == pytest.approx(20000, rel=0.02)
-    rest = [sample - a * s - b * c for sample, s, c in zip(steady, sine, cosine, strict=True)]
-    assert math.sqrt(sum(map(mul, rest, rest)) / len(rest)) < 20000 / 200
+    got = array("h", convert(TONE.tobytes(), STEREO, PcmFormat(rate_hz=rate_hz, channels=1)))
+    strength, rest = strength_and_rest(got[rate_hz // 10 :], rate_hz)  # the filter settles first
+    assert strength == pytest.approx(20000, rel=0.02)
+    assert rest < 20000 / 200
 
 
 def test_16_bits_are_left_alone_where_nothing_is_computed() -> None:
-    stereo, mono = tone().tobytes(), tone(channels=1).tobytes()
+    stereo, mono = TONE.tobytes(), TONE[::2].tobytes()
     assert convert(stereo, STEREO, STEREO, most_frames=999) == stereo
     assert convert(mono, MONO, STEREO) == stereo
     floats = convert(stereo, STEREO, FLOAT)
-    assert array("f", floats) == array("f", (sample / 32768 for sample in tone()))
+    assert array("f", floats) == array("f", (sample / 32768 for sample in TONE))
     assert convert(floats, FLOAT, STEREO) == stereo
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-from pathlib import Path
 
 import pytest
 
@@ -22,8 +21,7 @@ from playhead.playback.formats import (
     identify,
     parse_raw_pcm,
 )
-
-DATA = Path(__file__).parents[2] / "data"
+from tests.unit.playback.pieces import DATA
 
 
 def head(name: str) -> bytes:
@@ -163,7 +161,9 @@ def test_a_format_without_a_decoder_is_named_with_the_extra_that_adds_it(
     name: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("playhead.playback.formats.has_extra", lambda extra: False)
-    with pytest.raises(UnsupportedFormatError, match=rf"{words}.*`formats`"):
+    with pytest.raises(
+        UnsupportedFormatError, match=rf"{words}.*`formats`.*pip install 'playhead\[formats\]'"
+    ):
         identify(head(name), mime_type="audio/mpeg", uri=None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import wave
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -26,6 +25,7 @@ from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
 from playhead.playback.sinks.frames import FrameSchedule
 from playhead.testing.sinks import buffer_of, open_buffer, tone
+from tests.tones import decoded_opus, sine, strength_and_rest, wave_file
 
 T = 0.06
 SPEECH = PcmFormat(rate_hz=16000, channels=1)
@@ -71,6 +71,13 @@ class Device:
 
 async def play(device: Device, *buffers: PcmBuffer, **options: object) -> None:
     await FramesSink(device, **options).play(PcmSequence(*buffers))  # type: ignore[arg-type]
+
+
+def slow_at_the_third(seconds: float) -> Device:
+    async def react(count: int) -> None:
+        await trio.sleep(seconds if count == 3 else 0)
+
+    return Device(react)
 
 
 async def test_two_frames_are_ahead_and_the_rest_follow_in_real_time(autojump_clock: MockClock) -> None:
@@ -164,10 +171,7 @@ async def test_an_underrun_delivers_nothing_and_the_timestamps_jump(autojump_clo
 async def test_a_slow_consumer_shifts_the_schedule_gets_no_burst_and_loses_nothing(
     autojump_clock: MockClock,
 ) -> None:
-    async def react(count: int) -> None:
-        await trio.sleep(5 * T if count == 3 else 0)
-
-    device = Device(react)
+    device = slow_at_the_third(5 * T)
     pcm = pcm_of(6 * FRAME)
     sink = FramesSink(device)
     await sink.play(PcmSequence(buffer_of(pcm[: 6 * FRAME], SPEECH), buffer_of(pcm[6 * FRAME :], SPEECH)))
@@ -180,10 +184,7 @@ async def test_a_slow_consumer_shifts_the_schedule_gets_no_burst_and_loses_nothi
 async def test_a_consumer_that_needs_less_than_half_a_frame_more_does_not_slow_the_audio(
     autojump_clock: MockClock,
 ) -> None:
-    async def react(count: int) -> None:
-        await trio.sleep(1.4 * T if count == 3 else 0)
-
-    device = Device(react)
+    device = slow_at_the_third(1.4 * T)
     await play(device, buffer_of(pcm_of(5 * FRAME), SPEECH))
     assert device.times == [0, 0, 1, 2.4, 3]
     assert device.timestamps == [0, 1, 2, 3, 4]
@@ -401,28 +402,15 @@ def test_a_late_frame_leaves_a_session_in_its_slots() -> None:
 
 
 async def test_opus_frames_decode_to_the_audio(autojump_clock: MockClock) -> None:
-    av = pytest.importorskip("av")
     device = Device()
-    step = 2 * math.pi * 440 / 44100
-    sine = array("h", (round(12000 * math.sin(step * at)) for at in range(13_230) for _ in (0, 1)))
-    await play(device, buffer_of(sine.tobytes()), codec=FrameCodec.OPUS)
+    pcm = sine(13_230, 44_100, channels=2).tobytes()
+    await play(device, buffer_of(pcm), codec=FrameCodec.OPUS)
     assert len(device.frames) == 5
-    decoder = av.AudioCodecContext.create("opus", "r")  # FFmpeg's own; the encoder is libopus
-    decoder.sample_rate, decoder.layout = 48000, "mono"
-    decoded = [
-        value
-        for frame in device.frames
-        for out in decoder.decode(av.Packet(frame.data))
-        for value in array("f", bytes(out.planes[0]))[: out.samples]
-    ]
+    decoded = decoded_opus(frame.data for frame in device.frames)
     assert len(decoded) == 5 * 2880
-    steady = decoded[2880:]
-    step = 2 * math.pi * 440 / 48000
-    a = 2 / len(steady) * sum(value * math.sin(step * at) for at, value in enumerate(steady))
-    b = 2 / len(steady) * sum(value * math.cos(step * at) for at, value in enumerate(steady))
-    rest = [v - a * math.sin(step * at) - b * math.cos(step * at) for at, v in enumerate(steady)]
-    assert math.hypot(a, b) == pytest.approx(12000 / 32768, rel=0.1)
-    assert math.sqrt(sum(value * value for value in rest) / len(rest)) < 0.02
+    strength, rest = strength_and_rest(decoded[2880:], 48_000)
+    assert strength == pytest.approx(12000 / 32768, rel=0.1)
+    assert rest < 0.02
 
 
 @pytest.mark.parametrize(
@@ -475,11 +463,7 @@ async def test_a_player_goes_on_gapless_holds_and_seeks_in_frames(tmp_path: Path
     source = pcm_of(20_000) * 10
     cut = 2 * 10_000
     for name, pcm in (("first", source[:cut]), ("second", source[cut:])):
-        with wave.open(str(tmp_path / f"{name}.wav"), "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(SPEECH.rate_hz)
-            file.writeframes(pcm)
+        (tmp_path / f"{name}.wav").write_bytes(wave_file(pcm, SPEECH.rate_hz))
     arrived, wanted = trio.Event(), 14
 
     async def react(count: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 from array import array
 from itertools import pairwise
@@ -14,6 +13,7 @@ import trio
 from playhead.playback.formats import PcmFormat, SampleFormat
 from playhead.playback.pcm_buffer import FADE_SECONDS, SEEK_FADE_SECONDS, PcmBuffer
 from playhead.playback.sinks.null import TakenAudio
+from tests import tones
 
 RATE = 8000
 MONO = PcmFormat(rate_hz=RATE, channels=1)
@@ -22,9 +22,8 @@ SEEK_FADE = int(SEEK_FADE_SECONDS * RATE)
 PERIOD = 300
 
 
-def sine(frames: int, *, start: int = 0, hz: float = 200.0) -> array[int]:
-    step = 2 * math.pi * hz / RATE
-    return array("h", (round(20_000 * math.sin(step * at)) for at in range(start, start + frames)))
+def sine(frames: int, *, hz: float = 200.0) -> array[int]:
+    return tones.sine(frames, RATE, hz=hz, peak=20_000)
 
 
 def largest_step(samples: array[int]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import io
 import math
 import os
 import random
@@ -21,7 +20,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from playhead.concurrency import Broadcast
 from playhead.errors import (
-    ClosedError,
     ConnectionLostError,
     NoDeviceError,
     StreamBrokenError,
@@ -51,22 +49,23 @@ from playhead.stream.source import Demand
 from playhead.testing.media import ScriptedMedia, ScriptedReader
 from tests.local_vorbis import decode_vorbis
 from tests.servers.wave import wave_header
-
-DATA = Path(__file__).parents[2] / "data"
-MUSIC = ["bare.mp3", "gapless.mp3", "tagged.mp3", "chord.flac", "chord.ogg", "chord.wav"]
-BROKEN = StreamBrokenError("cut", offset=7)
+from tests.tones import wave_file
+from tests.unit.playback.pieces import (
+    BROKEN,
+    DATA,
+    MUSIC,
+    DeafReader,
+    SteppedSink,
+    fast,
+    held,
+    piece,
+    reader_of,
+    wait_until,
+)
 
 
 def bytes_of(name: str) -> bytes:
     return (DATA / name).read_bytes()
-
-
-def media_of(name: str, **script: object) -> ScriptedMedia:
-    return ScriptedMedia(reader=ScriptedReader(bytes_of(name), **script), title=name)  # type: ignore[arg-type]
-
-
-def fast() -> NullSink:
-    return NullSink(real_time=False)
 
 
 def told(event: PlayerEvent) -> str:
@@ -81,14 +80,10 @@ async def until(channel: trio.MemoryReceiveChannel[PlayerEvent], *statuses: Stat
     raise AssertionError(f"the player closed before it was {statuses}")
 
 
-async def held(reader: ScriptedReader) -> None:
-    """Until a thread is blocked in the reader."""
-    assert await trio.to_thread.run_sync(reader.blocked.wait, 20)
-
-
-@pytest.mark.parametrize("name", MUSIC)
+@pytest.mark.parametrize("name", [*MUSIC, "chord.flac in real time"])
 async def test_what_reaches_the_sink_equals_a_local_decode(name: str) -> None:
-    sink = fast()
+    name, _, in_real_time = name.partition(" ")
+    sink = NullSink(real_time=bool(in_real_time))
     async with Player(sink) as player:
         await player.play(FileMedia(DATA / name))
         await player.wait_finished()
@@ -109,28 +104,13 @@ async def test_what_reaches_the_sink_equals_a_local_decode(name: str) -> None:
 
 
 async def test_a_rate_far_below_the_usual_ones_is_played_whole() -> None:
-    whole = io.BytesIO()
-    with wave.open(whole, "wb") as written:
-        written.setnchannels(8)
-        written.setsampwidth(2)
-        written.setframerate(100)
-        written.writeframes(bytes(range(1, 17)) * 20_000)
+    whole = wave_file(bytes(range(1, 17)) * 20_000, 100, channels=8)
     sink = fast()
     async with Player(sink) as player:
-        await player.play(ScriptedMedia(reader=ScriptedReader(whole.getvalue())))
+        await player.play(ScriptedMedia(reader=ScriptedReader(whole)))
         await player.wait_finished()
     assert sink.report is not None
     assert sink.report.frames == 20_000
-
-
-async def test_real_time_plays_the_same_frames_without_an_underrun() -> None:
-    sink = NullSink()
-    async with Player(sink) as player:
-        await player.play(media_of("chord.flac"))
-        await player.wait_finished()
-        assert player.snapshot().underruns == 0
-    assert sink.report is not None
-    assert sink.report.frames == 48_000
 
 
 async def test_a_ranged_stream_plays_into_a_wave_file(tmp_path: Path) -> None:
@@ -159,7 +139,7 @@ async def test_a_ranged_stream_plays_into_a_wave_file(tmp_path: Path) -> None:
 async def test_the_title_is_told_before_the_first_sound_and_the_end_after_the_last() -> None:
     async with Player(fast()) as player:
         events = player.events()
-        await player.play(media_of("gapless.mp3"))
+        await player.play(piece("gapless.mp3"))
         await player.wait_finished()
     seen: list[PlayerEvent] = [event async for event in events]
     assert [told(event) for event in seen] == ["buffering", "ItemStart", "playing", "ItemEnd", "idle"]
@@ -274,7 +254,7 @@ async def test_waiting_for_the_end_waits_for_the_sink(nursery: trio.Nursery) -> 
 
     async with Player(sink) as player:
         events = player.events()
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         nursery.start_soon(wait_finished)
         await until(events, Status.IDLE)
         await wait_all_tasks_blocked()
@@ -289,9 +269,9 @@ async def test_an_item_that_starts_while_the_sink_ends_is_played_by_a_new_call(n
     sink = Lingering()
     async with Player(sink) as player:
         events = player.events()
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         await until(events, Status.IDLE)
-        await player.enqueue(media_of("chord.flac"))
+        await player.enqueue(piece("chord.flac"))
         await until(events, Status.BUFFERING)
         await wait_all_tasks_blocked()
         sink.go_on.set()
@@ -305,7 +285,7 @@ async def test_what_a_sink_raises_after_its_last_frame_is_raised_at_the_end() ->
     sink = Lingering(full)
     sink.go_on.set()
     async with Player(sink) as player:
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         with pytest.raises(OSError, match="No space") as caught:
             await player.wait_finished()
         assert caught.value is full is player.snapshot().last_error
@@ -442,38 +422,6 @@ async def test_a_queue_is_heard_from_its_first_chunk_on() -> None:
         assert player.snapshot().frames > 0
 
 
-class SteppedSink:
-    """A device whose periods a test makes; `heard` is the audio of each."""
-
-    name = "stepped"
-
-    def __init__(self) -> None:
-        self.buffer: PcmBuffer | None = None
-        self.last = b""
-        self.over = trio.Event()
-
-    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
-        async for buffer in buffers:
-            await buffer.wait_ready()
-            self.buffer = buffer
-            await self.over.wait()
-
-    async def periods(self, count: int, *, seconds: float = 0.04) -> list[int]:
-        while self.buffer is None:
-            await trio.lowlevel.checkpoint()
-        out = memoryview(
-            bytearray(int(seconds * self.buffer.format.rate_hz) * self.buffer.format.frame_bytes)
-        )
-        heard = []
-        for _ in range(count):
-            heard.append(self.buffer.fill(out))
-            self.last = bytes(out)
-            await wait_all_tasks_blocked()
-        if self.buffer.ended:
-            self.over.set()
-        return heard
-
-
 async def test_audio_that_ran_dry_goes_on_with_a_second_in_hand_and_tells_its_reader() -> None:
     sink = SteppedSink()
     reader = Foreseeing(bytes_of("chord.wav"), enough_bytes=0, hold_at=wav_bytes(0.56))
@@ -489,15 +437,14 @@ async def test_audio_that_ran_dry_goes_on_with_a_second_in_hand_and_tells_its_re
             await held(reader)
             assert await sink.periods(3) == [0, 0, 0], f"{seconds} s"
         reader.release(hold_at=wav_bytes(1.7))
-        while sink.buffer is not None and sink.buffer.held:
-            await trio.lowlevel.checkpoint()
+        await wait_until(lambda: not sink.buffer.held)
         assert all(await sink.periods(3))
         await wait_all_tasks_blocked()
         assert (player.snapshot().status, player.snapshot().underruns) == (Status.PLAYING, 1)
         player.pause()
         player.resume()
         reader.release()
-        while not sink.over.is_set():
+        while not sink.buffer.over:
             await sink.periods(1)
         await player.wait_finished()
         assert player.snapshot().frames == 32_000
@@ -548,8 +495,7 @@ async def test_pause_holds_the_playhead_and_not_the_reading() -> None:
         await player.play(ScriptedMedia(reader=reader))
         player.pause()
         await until(events, Status.PAUSED)
-        while player.snapshot().buffered_seconds < 0.3:
-            await trio.lowlevel.checkpoint()
+        await wait_until(lambda: player.snapshot().buffered_seconds >= 0.3)
         assert player.snapshot().frames == 0
         assert reader.position >= 12_000
         player.resume()
@@ -561,9 +507,8 @@ async def test_pause_holds_the_playhead_and_not_the_reading() -> None:
 @pytest.mark.requirement("PQ-08")
 @pytest.mark.parametrize("hold_at", [0, 10, 5_000, 15_000, 30_000])
 async def test_stop_returns_at_once_while_the_network_hangs_and_wakes_the_thread(hold_at: int) -> None:
-    media = media_of("chord.flac", hold_at=hold_at)
-    reader = media.reader
-    assert isinstance(reader, ScriptedReader)
+    media = piece("chord.flac", hold_at=hold_at)
+    reader = reader_of(media)
     async with Player(fast()) as player:
         events = player.events()
         await player.play(media)
@@ -572,7 +517,7 @@ async def test_stop_returns_at_once_while_the_network_hangs_and_wakes_the_thread
         assert player.snapshot().status is Status.STOPPED
         assert (media.closings, reader.readers_blocked) == (1, 0)
         await player.wait_finished()
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         await player.wait_finished()
     seen = [told(event) async for event in events]
     assert seen[-1] == "idle"
@@ -621,9 +566,7 @@ async def test_the_current_items_waits_are_reported_and_those_of_the_next_once_i
             ItemResumed(index=0, title="A", seconds=4.0),
         ]
         gate.set()
-        with trio.fail_after(20):
-            while len(seen) < 3:
-                await trio.lowlevel.checkpoint()
+        await wait_until(lambda: len(seen) >= 3)
         second.on_event(StreamResumed(seconds=5.0))
         second.release()
         await player.wait_finished()
@@ -636,13 +579,6 @@ async def test_the_current_items_waits_are_reported_and_those_of_the_next_once_i
     ]
 
 
-class DeafReader(ScriptedReader):
-    """Blocks, and does not notice that it was closed."""
-
-    def close(self) -> None:
-        self.closed = True
-
-
 async def test_stop_does_not_wait_for_a_reader_that_ignores_its_closing() -> None:
     reader = DeafReader(bytes_of("chord.flac"), hold_at=1000)
     async with Player(fast()) as player:
@@ -651,7 +587,7 @@ async def test_stop_does_not_wait_for_a_reader_that_ignores_its_closing() -> Non
         with trio.fail_after(5):
             await player.stop()
         assert player.snapshot().status is Status.STOPPED
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         await player.wait_finished()
         assert player.snapshot().frames == 32_000
     reader.release()
@@ -685,7 +621,7 @@ async def test_stop_does_not_wait_for_a_media_that_cannot_be_closed() -> None:
             with trio.fail_after(5):
                 await player.stop()
                 assert player.snapshot().status is Status.STOPPED
-                await player.play(media_of("chord.wav"))
+                await player.play(piece("chord.wav"))
                 await player.wait_finished()
             assert player.snapshot().frames == 32_000
         finally:
@@ -693,7 +629,7 @@ async def test_stop_does_not_wait_for_a_media_that_cannot_be_closed() -> None:
 
 
 async def test_play_replaces_what_plays_and_wait_finished_follows_it() -> None:
-    first, second = media_of("chord.flac", hold_at=30_000), media_of("chord.wav")
+    first, second = piece("chord.flac", hold_at=30_000), piece("chord.wav")
     async with Player(fast()) as player:
         events = player.events()
         await player.play(first)
@@ -712,7 +648,7 @@ async def test_many_tasks_may_call_it_at_once() -> None:
 
         async def insist(name: str) -> None:
             for _ in range(8):
-                await player.play(media_of(name))
+                await player.play(piece(name))
                 player.pause()
                 player.resume()
                 player.set_volume(100)
@@ -730,7 +666,7 @@ async def test_a_sink_that_fails_fails_the_item_and_the_player_goes_on(tmp_path:
         async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
             raise NoDeviceError("no sound device")
 
-    media = media_of("chord.flac", hold_at=40_000)
+    media = piece("chord.flac", hold_at=40_000)
     async with Player(Deaf()) as player:
         await player.play(media)
         with trio.fail_after(20), pytest.raises(NoDeviceError):
@@ -751,7 +687,7 @@ async def test_volume_reaches_the_samples(tmp_path: Path) -> None:
             gain_of(wrong)  # type: ignore[arg-type]  # that is the mistake
     async with Player(WaveSink(tmp_path / "out.wav"), volume=0) as player:
         events = player.events()
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         await player.wait_finished()
         player.set_volume(30)
         assert player.snapshot().volume == 30
@@ -774,35 +710,12 @@ async def test_a_slow_listener_loses_the_oldest_events_and_a_gone_one_costs_noth
     assert [event async for event in late] == []
 
 
-async def test_a_player_that_is_not_open_refuses_to_play() -> None:
-    player = Player(fast())
-    with pytest.raises(ClosedError, match="async with"):
-        await player.play(media_of("chord.wav"))
-    async with player:
-        pass
-    with pytest.raises(ClosedError):
-        await player.play(media_of("chord.wav"))
-    await player.stop()
-    await player.wait_finished()
-    assert player.snapshot().status is Status.IDLE
-
-
-async def test_what_is_no_media_is_refused_and_what_plays_goes_on() -> None:
-    async with Player(fast()) as player:
-        await player.play(media_of("chord.wav"))
-        for wrong in ("song.mp3", Path("song.mp3"), b"bytes", ScriptedReader(b"")):
-            with pytest.raises(UsageError, match="FileMedia"):
-                await player.play(wrong)  # type: ignore[arg-type]  # that is the mistake
-        await player.wait_finished()
-        assert player.snapshot().frames == 32_000
-
-
 async def test_a_player_is_opened_once() -> None:
     async with Player(fast()) as player:
         with pytest.raises(UsageError, match="create another"):
             async with player:
                 pass
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         await player.wait_finished()
     with pytest.raises(UsageError, match="create another"):
         async with player:
@@ -820,12 +733,11 @@ async def test_an_error_of_the_players_block_comes_out_as_it_is(error: Exception
 
 
 async def test_leaving_the_player_stops_what_plays() -> None:
-    media = media_of("chord.flac", hold_at=1000)
-    assert isinstance(media.reader, ScriptedReader)
+    media = piece("chord.flac", hold_at=1000)
     async with Player(NullSink()) as player:
         await player.play(media)
-        await held(media.reader)
-    assert (media.closings, media.reader.readers_blocked) == (1, 0)
+        await held(reader_of(media))
+    assert (media.closings, reader_of(media).readers_blocked) == (1, 0)
 
 
 async def test_what_was_played_is_let_go_and_waits_for_no_collection() -> None:
@@ -833,7 +745,7 @@ async def test_what_was_played_is_let_go_and_waits_for_no_collection() -> None:
     gc.disable()
     try:
         async with Player(fast()) as player:
-            media = media_of("chord.ogg")
+            media = piece("chord.ogg")
             await player.play(media)
             await player.wait_finished()
             gone = trio.Event()
@@ -851,8 +763,7 @@ async def test_what_was_played_is_let_go_and_waits_for_no_collection() -> None:
 @pytest.mark.parametrize("real_time", [True, False])
 async def test_cancelled_at_any_checkpoint_it_leaves_no_thread_in_the_reader(real_time: bool) -> None:
     for steps in range(40):
-        media = media_of("chord.flac", hold_at=30_000, sizes=[3000])
-        assert isinstance(media.reader, ScriptedReader)
+        media = piece("chord.flac", hold_at=30_000, sizes=[3000])
         with trio.CancelScope() as scope:
             async with Player(NullSink(real_time=real_time)) as player:
                 await player.play(media)
@@ -861,7 +772,7 @@ async def test_cancelled_at_any_checkpoint_it_leaves_no_thread_in_the_reader(rea
                 scope.cancel()
                 await player.wait_finished()
         assert scope.cancelled_caught
-        assert media.reader.readers_blocked == 0
+        assert reader_of(media).readers_blocked == 0
         assert media.closings in (0, 1)
     assert [thread for thread in threading.enumerate() if "miniaudio" in thread.name] == []
 
@@ -888,7 +799,7 @@ async def test_a_player_is_held_until_no_reason_is_left() -> None:
     sink = SteppedSink()
     async with Player(sink) as player:
         player.hold("speech")
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         assert await sink.periods(2) == [0, 0]
         assert (player.snapshot().status, player.snapshot().holds) == (Status.PAUSED, frozenset({"speech"}))
         player.pause()
@@ -909,10 +820,10 @@ async def test_a_call_to_play_takes_back_the_listeners_pause_and_no_other_hold()
     async with Player(sink) as player:
         player.pause()
         assert player.snapshot().holds == frozenset(), "nothing plays"
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         player.pause()
         player.hold("speech")
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         assert player.snapshot().holds == {"speech"}
 
 
@@ -920,7 +831,7 @@ async def test_a_duck_lasts_over_items_and_is_refused_beyond_full_volume() -> No
     sink = SteppedSink()
     async with Player(sink) as player:
         player.duck(gain=0.0)
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         assert (await sink.periods(1))[0] > 0
         assert not any(sink.last)
         player.unduck(release_seconds=0.0)
@@ -934,10 +845,9 @@ async def test_a_duck_lasts_over_items_and_is_refused_beyond_full_volume() -> No
 async def test_a_stop_waits_for_the_sink_to_take_the_fade_but_not_for_long() -> None:
     sink = SteppedSink()
     async with Player(sink) as player:
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         await sink.periods(2)
         buffer = sink.buffer
-        assert buffer is not None
         before = buffer.frames
         async with trio.open_nursery() as nursery:
             nursery.start_soon(player.stop)
@@ -954,7 +864,7 @@ async def test_a_program_that_was_busy_while_the_sound_faded_has_stopped_it_all_
 ) -> None:
     sink = SteppedSink()
     async with Player(sink) as player:
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         await sink.periods(2)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call, player)
@@ -970,12 +880,12 @@ async def test_what_was_heard_is_behind_the_playhead_by_what_follows_the_sink() 
             Player(fast(), output_latency_seconds=wrong)
     sink = SteppedSink()
     async with Player(sink, output_latency_seconds=3600.0) as player:
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         await sink.periods(3)
         state = player.snapshot()
         assert state.position_seconds == pytest.approx(0.12)
         assert state.heard_seconds == 0.0
     async with Player(fast()) as player:
-        await player.play(media_of("chord.wav"))
+        await player.play(piece("chord.wav"))
         await player.wait_finished()
         assert player.snapshot().heard_seconds == 2.0

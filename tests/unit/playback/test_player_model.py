@@ -28,6 +28,7 @@ from playhead.playback.state import (
     phase_after,
 )
 from playhead.testing.media import ScriptedMedia, ScriptedReader
+from tests.unit.playback.pieces import DATA, wait_until
 from tests.unit.playback.player_model import SCRIPTS, explore, schedule
 
 PCM = "audio/L16;rate=8000;channels=1"
@@ -216,8 +217,7 @@ async def test_a_seek_in_an_item_that_is_still_opening_ends_with_it(
 async def test_an_item_enqueued_while_a_stop_fades_is_heard_next() -> None:
     async with Player(NullSink()) as player, trio.open_nursery() as nursery:
         await player.play(piece(seconds=30.0))
-        while not player.snapshot().frames:
-            await trio.lowlevel.checkpoint()
+        await wait_until(lambda: player.snapshot().frames)
         nursery.start_soon(player.stop)
         await wait_all_tasks_blocked(0.001)
         await player.enqueue(piece())
@@ -328,7 +328,7 @@ async def test_a_stopped_item_and_its_rings_are_freed_without_a_garbage_collecti
         monkeypatch.setattr(getattr(playhead.playback.item, name), "__init__", noted)
 
     def flac(hold_at: int | None) -> ScriptedMedia:
-        data = (Path(__file__).parents[2] / "data" / "chord.flac").read_bytes()
+        data = (DATA / "chord.flac").read_bytes()
         reader = ScriptedReader(data, hold_at=hold_at)
         made.append(weakref.ref(reader))
         return ScriptedMedia(reader=reader)
@@ -344,9 +344,8 @@ async def test_a_stopped_item_and_its_rings_are_freed_without_a_garbage_collecti
                         await trio.lowlevel.checkpoint()
                     await call()
                     await player.stop()
-                    with trio.fail_after(10):  # threads that were in a decoder may be the last to let go
-                        while any(ref() is not None for ref in made):
-                            await trio.lowlevel.checkpoint()
+                    # Threads that were in a decoder may be the last to let go.
+                    await wait_until(lambda: all(ref() is None for ref in made))
                     assert len(made) >= 3
                     made.clear()
     finally:

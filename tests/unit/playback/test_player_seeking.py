@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from playhead.errors import SeekError, UsageError
 from playhead.playback.files import FileMedia
-from playhead.playback.pcm_buffer import SEEK_FADE_SECONDS, PcmBuffer
+from playhead.playback.pcm_buffer import SEEK_FADE_SECONDS
 from playhead.playback.player import Player
 from playhead.playback.sinks import NullSink
 from playhead.stream.answer import Page
@@ -20,28 +20,14 @@ from playhead.stream.options import StreamOptions
 from playhead.stream.reader import RangeStream, open_stream
 from playhead.stream.source import BytesReader, Playable, Reader
 from playhead.testing.media import ScriptedMedia, ScriptedReader
-from tests.unit.playback.test_seeking import DATA, RATE_HZ, decoded, encoded
+from tests.unit.playback import pieces
+from tests.unit.playback.pieces import DATA, MUSIC, wait_until
+from tests.unit.playback.test_seeking import RATE_HZ, decoded, encoded
 
-FILES = ["bare.mp3", "gapless.mp3", "tagged.mp3", "chord.flac", "chord.ogg", "chord.wav"]
 PERIOD_FRAMES = 512
 
 
-class SteppedSink:
-    """A device whose periods the test makes."""
-
-    name = "stepped"
-
-    def __init__(self) -> None:
-        self.buffer: PcmBuffer
-        self.opened = trio.Event()
-
-    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
-        async for self.buffer in buffers:
-            await self.buffer.wait_ready()
-            self.opened.set()
-            while not (self.buffer.ended or self.buffer.closed):
-                await self.buffer.wait_change()
-
+class SteppedSink(pieces.SteppedSink):
     async def heard(self, frames: int) -> bytes:
         """The audio of the next periods, without the silence while it is held back."""
         with trio.fail_after(20):
@@ -78,7 +64,7 @@ async def playing(media: Playable) -> AsyncIterator[tuple[Player, SteppedSink]]:
         yield player, sink
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", MUSIC)
 async def test_the_sink_gets_the_samples_from_there_after_a_fade(name: str) -> None:
     pcm, draw = decoded((DATA / name).read_bytes()), random.Random(1)
     async with playing(FileMedia(DATA / name)) as (player, sink):
@@ -212,9 +198,8 @@ async def test_a_seek_leaves_a_read_that_hangs() -> None:
         media = StreamMedia(read_range, len(data))
         await player.play(media)
         await hung.wait()
+        await wait_until(lambda: media.stream.position >= 8 << 10 and media.stream._driver._reader_waits)
         with trio.fail_after(20):
-            while media.stream.position < 8 << 10 or not media.stream._driver._reader_waits:
-                await trio.lowlevel.checkpoint()
             await player.seek(40.0)
             assert player.snapshot().position_seconds == 40.0
         assert place(pcm, await sink.heard_after_seek(5000), 4) == pytest.approx(40 * RATE_HZ, abs=500)

@@ -7,7 +7,6 @@ import threading
 import wave
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 
@@ -23,35 +22,30 @@ from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
 from playhead.playback.player import Player
 from playhead.playback.queue import QUEUE_ITEMS, RESTART_SECONDS, Queue, as_items
-from playhead.playback.sinks import NullSink, WaveSink
+from playhead.playback.sinks import NullSink, Sink, WaveSink
 from playhead.playback.sinks import null as null_sink
 from playhead.playback.sinks.device import Device, play_through_device
-from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, Repeat, StateChange, Status
-from playhead.stream.options import StreamOptions
+from playhead.playback.state import ItemEnd, ItemStart, PlayerEvent, Repeat, StateChange, Status
+from playhead.stream.source import Playable
 from playhead.testing.media import ScriptedMedia, ScriptedReader
+from tests.unit.playback.pieces import (
+    BROKEN,
+    DATA,
+    DeafReader,
+    FreshMedia,
+    fast,
+    held,
+    piece,
+    reader_of,
+    wait_until,
+)
 
-DATA = Path(__file__).parents[2] / "data"
-BROKEN = StreamBrokenError("cut", offset=7)
 MIXED = ["chord.wav", "gapless.mp3", "chord.flac"]
 FRAMES = {"chord.wav": 32_000, "gapless.mp3": 132_300, "chord.flac": 48_000}
 
 
-def piece(name: str, **script: object) -> ScriptedMedia:
-    reader = ScriptedReader((DATA / name).read_bytes(), **script)  # type: ignore[arg-type]
-    return ScriptedMedia(reader=reader, title=name)
-
-
 def damaged(title: str = "damaged") -> ScriptedMedia:
     return ScriptedMedia(reader=ScriptedReader(b"<html>not music</html>"), title=title)
-
-
-def reader_of(media: ScriptedMedia) -> ScriptedReader:
-    assert isinstance(media.reader, ScriptedReader)
-    return media.reader
-
-
-def fast() -> NullSink:
-    return NullSink(real_time=False)
 
 
 def told(event: PlayerEvent) -> str:
@@ -64,16 +58,15 @@ def told(event: PlayerEvent) -> str:
             return f"{type(event).__name__.removeprefix('Item').lower()} {event.index}"
 
 
-async def story(events: trio.MemoryReceiveChannel[PlayerEvent]) -> list[str]:
+Events = trio.MemoryReceiveChannel[PlayerEvent]
+
+
+async def story(events: Events) -> list[str]:
     """Return the events of items, once the player has closed."""
     return [told(event) async for event in events if not isinstance(event, StateChange)]
 
 
-async def held(media: ScriptedMedia) -> None:
-    assert await trio.to_thread.run_sync(reader_of(media).blocked.wait, 5)
-
-
-async def started(events: trio.MemoryReceiveChannel[PlayerEvent], index: int) -> None:
+async def started(events: Events, index: int) -> None:
     with trio.fail_after(20):
         async for event in events:
             if isinstance(event, ItemStart) and event.index == index:
@@ -103,28 +96,14 @@ class GatedSink:
                 self.at_sink -= 1
 
 
-@dataclass
-class FreshMedia:
-    """A short piece that is read anew each time it is opened; counts what is open."""
-
-    frames: int = 800
-    hold_at: int | None = None
-    open_now: int = 0
-    title: str = "fresh"
-    mime_type: str | None = "audio/L16;rate=8000;channels=1"
-    uri: str | None = None
-    size_bytes: int | None = None
-
-    @asynccontextmanager
-    async def open(self, options: StreamOptions | None = None) -> AsyncIterator[ScriptedReader]:
-        reader = ScriptedReader(bytes(self.frames * 2), sizes=[400], hold_at=self.hold_at)
-        self.open_now += 1
-        try:
-            await trio.lowlevel.checkpoint()
-            yield reader
-        finally:
-            self.open_now -= 1
-            reader.close()
+@asynccontextmanager
+async def playing(sink: Sink, *items: Playable) -> AsyncIterator[tuple[Player, Events]]:
+    """A player whose sink has the first item."""
+    async with Player(sink) as player:
+        events = player.events()
+        await player.play(items)
+        await started(events, 0)
+        yield player, events
 
 
 # --- in order --------------------------------------------------------------------------------------------
@@ -171,11 +150,8 @@ async def test_there_is_no_moment_of_rest_between_two_items() -> None:
 async def test_the_next_item_is_read_while_the_current_one_still_sounds_and_waits_for_its_turn() -> None:
     sink = GatedSink()
     second = piece("chord.wav", hold_at=10_000)
-    async with Player(sink) as player:
-        events = player.events()
-        await player.play([short(), second])
-        await started(events, 0)
-        await held(second)
+    async with playing(sink, short(), second) as (player, events):
+        await held(reader_of(second))
         await wait_all_tasks_blocked()
         assert (player.snapshot().index, sink.at_sink) == (0, 1)
         sink.allowed.release()
@@ -197,12 +173,8 @@ def short() -> ScriptedMedia:
 async def test_an_item_that_fails_while_the_one_before_still_sounds_is_told_in_its_turn() -> None:
     sink = GatedSink()
     bad = damaged()
-    async with Player(sink) as player:
-        events = player.events()
-        await player.play([short(), bad, short()])
-        await started(events, 0)
-        while not bad.closings:
-            await trio.lowlevel.checkpoint()
+    async with playing(sink, short(), bad, short()) as (player, events):
+        await wait_until(lambda: bad.closings)
         await wait_all_tasks_blocked()
         assert (player.snapshot().index, player.snapshot().last_error) == (0, None)
         sink.allowed.release()
@@ -274,7 +246,7 @@ async def test_a_sink_that_fails_an_item_ends_the_queue_only_when_asked() -> Non
 
         async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
             if not self.failed.is_set():
-                await held(self.upcoming)
+                await held(reader_of(self.upcoming))
                 self.failed.set()
                 raise NoDeviceError("no sound device")
             await super().play(buffers)
@@ -302,7 +274,7 @@ async def test_next_leaves_an_item_whose_network_hangs() -> None:
     async with Player(fast()) as player:
         events = player.events()
         await player.play([hanging, piece("chord.wav")])
-        await held(hanging)
+        await held(reader_of(hanging))
         assert player.snapshot().status is Status.BUFFERING
         await player.next()
         assert player.snapshot().index == 1
@@ -315,7 +287,7 @@ async def test_next_at_the_last_item_stops_it_and_previous_leads_back() -> None:
     hanging = piece("chord.flac", hold_at=1000)
     async with Player(fast()) as player:
         await player.play(hanging)
-        await held(hanging)
+        await held(reader_of(hanging))
         await player.next()
         assert (player.snapshot().status, player.snapshot().queue_length) == (Status.STOPPED, 1)
         await player.next()
@@ -355,9 +327,7 @@ async def test_next_plays_on_although_the_item_was_paused_but_the_end_of_an_item
 
         player._controller._sink = PausedAtTheLastFrame()
         await player.play([short(), short()])
-        with trio.fail_after(20):
-            while player.snapshot().index != 1:
-                await trio.lowlevel.checkpoint()
+        await wait_until(lambda: player.snapshot().index == 1)
         await wait_all_tasks_blocked()
         assert player.snapshot().status is Status.PAUSED
         assert player.snapshot().frames == 0
@@ -371,9 +341,7 @@ async def test_previous_goes_back_early_in_an_item_and_restarts_it_later(seconds
         events = player.events()
         await player.play([FreshMedia(), long, FreshMedia()])
         await started(events, 1)
-        with trio.fail_after(20):
-            while player.snapshot().position_seconds < seconds:
-                await trio.lowlevel.checkpoint()
+        await wait_until(lambda: player.snapshot().position_seconds >= seconds)
         await player.previous()
         assert player.snapshot().index == index
         await started(events, index)
@@ -434,7 +402,7 @@ async def test_the_upcoming_item_is_given_up_when_something_else_comes_next() ->
             reader = reader_of(second)
             await player.play([short(), second])
             await started(events, 0)
-            await held(second)
+            await held(reader_of(second))
             await call()
             assert (reader.closed, reader.readers_blocked) == (True, 0)
     assert "start 1" not in await story(events)
@@ -444,14 +412,11 @@ async def test_the_upcoming_item_is_given_up_when_something_else_comes_next() ->
 async def test_enqueue_adds_to_what_plays_and_opens_the_item_early_too() -> None:
     sink = GatedSink()
     second = piece("chord.wav", hold_at=10_000)
-    async with Player(sink) as player:
-        events = player.events()
-        await player.play(short())
-        await started(events, 0)
+    async with playing(sink, short()) as (player, _):
         await wait_all_tasks_blocked()
         await player.enqueue([second, piece("gapless.mp3")])
         assert (player.snapshot().index, player.snapshot().queue_length) == (0, 3)
-        await held(second)
+        await held(reader_of(second))
         reader_of(second).release()
         for _ in range(3):
             sink.allowed.release()
@@ -471,7 +436,7 @@ async def test_enqueue_begins_where_nothing_plays() -> None:
             await player.wait_finished()
         assert (player.snapshot().index, player.snapshot().queue_length) == (2, 3)
         await player.enqueue(hanging)
-        await held(hanging)
+        await held(reader_of(hanging))
         await player.stop()
         assert (player.snapshot().index, player.snapshot().queue_length) == (None, 0)
         await player.enqueue(short())
@@ -484,14 +449,10 @@ async def test_enqueue_begins_where_nothing_plays() -> None:
 
 
 async def test_a_stop_wins_over_the_calls_before_it() -> None:
-    class DeafReader(ScriptedReader):
-        def close(self) -> None:
-            self.closed = True
-
     reader = DeafReader((DATA / "chord.flac").read_bytes(), hold_at=1000)
     async with Player(fast()) as player:
         await player.play([ScriptedMedia(reader=reader), short()])
-        assert await trio.to_thread.run_sync(reader.blocked.wait, 20)
+        await held(reader)
         async with trio.open_nursery() as nursery:
             for call in (player.next, player.previous):
                 nursery.start_soon(call)
@@ -517,13 +478,19 @@ async def test_playing_and_enqueueing_nothing_are_refused_and_change_nothing() -
         assert player.snapshot().status is Status.BUFFERING
 
 
-@pytest.mark.parametrize("wrong", ["song.mp3", b"bytes", Path("song.mp3"), 3, None, [short(), "song.mp3"]])
-async def test_what_is_no_media_is_refused_and_nothing_of_it_enqueued(wrong: object) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    ["song.mp3", b"bytes", Path("song.mp3"), ScriptedReader(b""), 3, None, [short(), "song.mp3"]],
+)
+async def test_what_is_no_media_is_refused_and_what_plays_goes_on_alone(wrong: object) -> None:
     async with Player(fast()) as player:
+        await player.play(piece("chord.wav"))
         for call in (player.play, player.enqueue):
-            with pytest.raises(UsageError, match=f"{call.__name__}: expected a playable"):
+            with pytest.raises(UsageError, match=f"{call.__name__}: expected a playable.*FileMedia"):
                 await call(wrong)  # type: ignore[arg-type]  # that is the mistake
-        assert player.snapshot().queue_length == 0
+        assert player.snapshot().queue_length == 1
+        await player.wait_finished()
+        assert player.snapshot().frames == 32_000
 
 
 async def test_a_closed_player_refuses_every_call_but_stop() -> None:
@@ -539,6 +506,8 @@ async def test_a_closed_player_refuses_every_call_but_stop() -> None:
             with pytest.raises(ClosedError, match="async with"):
                 await call()
         await player.stop()
+        await player.wait_finished()
+        assert player.snapshot().status is (Status.STOPPED if player._entered else Status.IDLE)
         if not player._entered:
             async with player:
                 await player.play([short()] * 3)
@@ -625,16 +594,6 @@ async def test_cancelled_at_any_checkpoint_it_opens_nothing_more_and_leaves_no_t
     assert [thread for thread in threading.enumerate() if "miniaudio" in thread.name] == []
 
 
-async def test_an_item_error_says_which_item_it_was() -> None:
-    async with Player(fast()) as player:
-        events = player.events()
-        await player.play([damaged("first"), damaged("second")])
-        with pytest.raises(UnsupportedFormatError):
-            await player.wait_finished()
-    errors = [event async for event in events if isinstance(event, ItemError)]
-    assert [(error.index, error.title) for error in errors] == [(0, "first"), (1, "second")]
-
-
 # --- wave files --------------------------------------------------------------------------------------------
 
 
@@ -702,14 +661,10 @@ async def test_a_device_goes_on_by_itself_with_an_item_of_the_same_format_and_is
 
 async def test_an_item_that_was_removed_before_its_turn_is_not_heard_in_the_chain() -> None:
     sink = Kept()
-    async with Player(sink) as player:
-        events = player.events()
-        await player.play([FreshMedia(frames=4000), FreshMedia(frames=900)])
-        await started(events, 0)
-        with trio.fail_after(20):
-            while player._controller._linked is None:
-                await trio.lowlevel.checkpoint()
+    async with playing(sink, FreshMedia(frames=4000), FreshMedia(frames=900)) as (player, _):
+        await wait_until(lambda: player._controller._linked)
         dropped = player._controller._linked
+        assert dropped is not None
         player._controller.drop_upcoming()
         player._controller._look_ahead()
         await player.wait_finished()
@@ -724,16 +679,12 @@ async def test_the_next_item_is_opened_when_ten_seconds_are_left_and_decoded_to_
     sink = NullSink()
     async with Player(sink) as player:
         await player.play([long, following])
-        with trio.fail_after(20):
-            while not following.open_now:
-                await trio.lowlevel.checkpoint()
+        await wait_until(lambda: following.open_now)
         left = 12.0 - player.snapshot().position_seconds - player.snapshot().buffered_seconds
         assert 9.0 < left <= 10.2
         upcoming = player._controller._upcoming
         assert upcoming is not None
-        with trio.fail_after(20):
-            while upcoming.buffer is None or upcoming.buffer.buffered_seconds < 1.0:
-                await trio.lowlevel.checkpoint()
+        await wait_until(lambda: upcoming.buffer and upcoming.buffer.buffered_seconds >= 1.0)
 
 
 # --- changes of the queue while it plays -------------------------------------------------------------------
@@ -745,10 +696,7 @@ def titled(*titles: str) -> list[FreshMedia]:
 
 async def test_items_are_inserted_after_the_current_one_or_at_an_index_and_the_current_one_plays_on() -> None:
     sink = GatedSink()
-    async with Player(sink) as player:
-        events = player.events()
-        await player.play(titled("a", "b"))
-        await started(events, 0)
+    async with playing(sink, *titled("a", "b")) as (player, events):
         await player.insert(titled("c", "d"))
         assert (player.queue_titles(), player.snapshot().index) == (("a", "c", "d", "b"), 0)
         await player.insert(titled("e"), index=0)
@@ -781,10 +729,7 @@ async def test_an_insert_while_nothing_plays_starts_and_one_beyond_the_room_chan
 
 async def test_a_removed_item_is_not_heard_and_the_current_one_gives_way_to_the_next() -> None:
     sink = GatedSink()
-    async with Player(sink) as player:
-        events = player.events()
-        await player.play(titled("a", "b", "c", "d"))
-        await started(events, 0)
+    async with playing(sink, *titled("a", "b", "c", "d")) as (player, events):
         await player.remove(1)
         assert (player.queue_titles(), player.snapshot().title) == (("a", "c", "d"), "a")
         await player.remove(0)
@@ -844,13 +789,8 @@ async def test_a_queue_of_failures_is_not_repeated_for_ever(repeat: Repeat) -> N
 
 async def test_a_change_of_the_queue_changes_what_a_device_goes_on_with() -> None:
     sink = Kept()
-    async with Player(sink) as player:
-        events = player.events()
-        await player.play([FreshMedia(frames=8000), FreshMedia(frames=900)])
-        await started(events, 0)
-        with trio.fail_after(20):
-            while player._controller._linked is None:
-                await trio.lowlevel.checkpoint()
+    async with playing(sink, FreshMedia(frames=8000), FreshMedia(frames=900)) as (player, _):
+        await wait_until(lambda: player._controller._linked)
         await player.insert(FreshMedia(frames=700))
         await player.wait_finished()
     assert [buffer.frames for buffer in sink.buffers] == [8000, 700, 900]

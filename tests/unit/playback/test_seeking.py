@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import av
@@ -25,15 +24,14 @@ from playhead.playback.decoder import MiniaudioDecoder, PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import Identified
 from playhead.stream.source import BytesReader
+from tests.unit.playback.pieces import DATA, MUSIC
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-DATA = Path(__file__).parents[2] / "data"
 SECONDS = 60
 RATE_HZ = 44_100
 AFTER_FRAMES = 5_000
-SMALL = ["bare.mp3", "gapless.mp3", "tagged.mp3", "chord.flac", "chord.ogg", "chord.wav"]
 STATED = ["wav", "wav24", "flac", "vorbis"]
 """Formats that state the time of each place."""
 MPEG = ["cbr", "cbr-xing", "vbr-xing", "vbr-bare", "cbr-low"]
@@ -54,13 +52,14 @@ def music(rate_hz: int = RATE_HZ) -> Any:
 def encoded(kind: str) -> bytes:
     match kind:
         case "wav" | "wav24":
-            return written(format="WAV", subtype=f"PCM_{kind[3:] or 16}")
+            return written(music(), format="WAV", subtype=f"PCM_{kind[3:] or 16}")
         case "flac":
-            return written(format="FLAC")
+            return written(music(), format="FLAC")
         case "vorbis":
-            return written(format="OGG", subtype="VORBIS")
+            return written(music(), format="OGG", subtype="VORBIS")
         case "cbr-xing" | "vbr-xing":
-            return written(format="MP3", bitrate_mode="VARIABLE" if kind[0] == "v" else "CONSTANT")
+            mode = "VARIABLE" if kind[0] == "v" else "CONSTANT"
+            return written(music(), format="MP3", bitrate_mode=mode)
     if kind == "vbri":
         return with_vbri(encoded("vbr-xing"))
     encoder = lameenc.Encoder()
@@ -99,11 +98,12 @@ def with_vbri(data: bytes) -> bytes:
     return bytes(first) + data[: sum(sizes)]
 
 
-def written(**form: str) -> bytes:
+def written(pcm: Any, *, rate_hz: int = RATE_HZ, **form: Any) -> bytes:
+    """A file of libsndfile's."""
     out = io.BytesIO()
-    with soundfile.SoundFile(out, "w", samplerate=RATE_HZ, channels=2, **form) as sound:
-        for start in range(0, len(music()), 4096):  # libvorbis takes a block on the stack
-            sound.write(music()[start : start + 4096])
+    with soundfile.SoundFile(out, "w", samplerate=rate_hz, channels=pcm.shape[1], **form) as sound:
+        for start in range(0, len(pcm), 4096):  # libvorbis takes a block on the stack
+            sound.write(pcm[start : start + 4096])
     return out.getvalue()
 
 
@@ -186,12 +186,12 @@ def assert_equal_from(decoder: PcmDecoder, frame: int, pcm: bytes, *, frames: in
 
 
 def test_the_duration_is_known_wherever_the_headers_count_frames() -> None:
-    for data in (encoded("vbri"), written(format="WAV", subtype="MS_ADPCM")):
+    for data in (encoded("vbri"), written(music(), format="WAV", subtype="MS_ADPCM")):
         with decoder_of(BytesReader(data)) as decoder:
             assert decoder.duration_seconds == pytest.approx(SECONDS, abs=0.1)
 
 
-@pytest.mark.parametrize("name", [*SMALL, *STATED, *MPEG])
+@pytest.mark.parametrize("name", [*MUSIC, *STATED, *MPEG])
 def test_a_seek_inside_the_bytes_in_hand_is_exact_to_the_sample(name: str) -> None:
     data = file(name)
     pcm, draw = decoded(data), random.Random(3)
@@ -225,17 +225,20 @@ def test_a_far_seek_is_exact_where_the_format_states_times(kind: str) -> None:
     assert round_trips_of_exact_seeks(encoded(kind), 4, readers=8) <= (3 if kind in ("flac", "vorbis") else 1)
 
 
-@cache
-def encoded_by_ffmpeg(page_microseconds: int) -> bytes:
-    """Ogg Vorbis whose header announces no bit rate."""
+def vorbis_of_ffmpeg(
+    pcm: Any, *, page_microseconds: int, rate_hz: int = RATE_HZ, bit_rate: int | None = None
+) -> bytes:
+    """Ogg Vorbis of stereo `pcm`, whose header announces no bit rate."""
     out = io.BytesIO()
     pages, experimental = {"page_duration": str(page_microseconds)}, {"strict": "experimental"}
     with av.open(out, "w", format="ogg", options=pages) as output:
-        stream = output.add_stream("vorbis", rate=RATE_HZ, layout="stereo", options=experimental)
+        stream = output.add_stream("vorbis", rate=rate_hz, layout="stereo", options=experimental)
         assert isinstance(stream, av.AudioStream)
-        frame = av.AudioFrame.from_ndarray(music().reshape(1, -1), format="s16", layout="stereo")
-        frame.sample_rate, frame.time_base, frame.pts = RATE_HZ, Fraction(1, RATE_HZ), 0
-        resampler = av.AudioResampler(format="fltp", layout="stereo", rate=RATE_HZ)
+        if bit_rate is not None:
+            stream.bit_rate = bit_rate
+        frame = av.AudioFrame.from_ndarray(pcm.reshape(1, -1), format="s16", layout="stereo")
+        frame.sample_rate, frame.time_base, frame.pts = rate_hz, Fraction(1, rate_hz), 0
+        resampler = av.AudioResampler(format="fltp", layout="stereo", rate=rate_hz)
         for whole in (frame, None):
             for part in resampler.resample(whole):
                 output.mux(stream.encode(part))
@@ -245,7 +248,8 @@ def encoded_by_ffmpeg(page_microseconds: int) -> bytes:
 
 @pytest.mark.parametrize("page_microseconds", [200_000, 1_000_000])
 def test_a_far_seek_needs_three_round_trips_even_if_no_bit_rate_is_announced(page_microseconds: int) -> None:
-    assert round_trips_of_exact_seeks(encoded_by_ffmpeg(page_microseconds), 9, readers=12) <= 3
+    data = vorbis_of_ffmpeg(music(), page_microseconds=page_microseconds)
+    assert round_trips_of_exact_seeks(data, 9, readers=12) <= 3
 
 
 @pytest.mark.parametrize(
@@ -284,7 +288,7 @@ def test_what_was_read_is_exact_in_mpeg_audio_even_if_it_must_be_read_again(kind
     assert reader.round_trips <= 5
 
 
-@pytest.mark.parametrize("name", [*SMALL, *STATED, *MPEG])
+@pytest.mark.parametrize("name", [*MUSIC, *STATED, *MPEG])
 def test_past_the_end_is_the_end_and_one_can_seek_back_from_it(name: str) -> None:
     data = file(name)
     pcm = decoded(data)

@@ -52,6 +52,7 @@ from playhead.playback.sinks.device import (
 )
 from playhead.stream.source import Demand
 from playhead.testing.sinks import SINK_LAWS, MakeSink, SinkLaw, buffer_of, law_name, open_buffer, tone
+from tests.unit.playback.pieces import wait_until
 
 STEREO = PcmFormat(rate_hz=44100, channels=2)
 
@@ -524,13 +525,6 @@ async def test_audio_that_runs_dry_is_one_underrun_and_no_crumb_of_it_is_played(
     assert buffer.underruns == 1, "the end is not an underrun"
 
 
-async def test_a_full_buffer_that_is_held_back_does_not_block_its_decoder() -> None:
-    buffer = open_buffer()
-    buffer.write(bytes(buffer.pipe.ahead_bytes))
-    assert not buffer.wait_room(400)
-    assert buffer.fill(memoryview(bytearray(400))) == 0
-
-
 def wait_half(buffer: PcmBuffer, begun: trio.Event, found: list[bool]) -> None:
     """Wait for half of the buffer, as a decoder's thread."""
     trio.from_thread.run_sync(begun.set)
@@ -669,8 +663,7 @@ async def test_a_stopped_wave_sink_leaves_nothing(tmp_path: Path) -> None:
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(WaveSink(tmp_path / "out.wav").play, PcmSequence(buffer))
-            while not names(tmp_path):
-                await trio.lowlevel.checkpoint()
+            await wait_until(lambda: names(tmp_path))
             nursery.cancel_scope.cancel()
     assert names(tmp_path) == []
 

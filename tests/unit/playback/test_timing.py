@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from playhead.playback.containers.mpeg import MpegLocator
@@ -11,8 +9,7 @@ from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import ByteRate
 from playhead.testing.media import ScriptedReader
-
-DATA = Path(__file__).parents[2] / "data"
+from tests.unit.playback.pieces import DATA
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ import random
 import shutil
 import subprocess
 from collections.abc import Iterator
-from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import av
@@ -18,13 +16,15 @@ import soundfile
 
 from playhead.content.audio import AudioFormat
 from playhead.errors import DecodeError, UnsupportedFormatError
-from playhead.playback.decoder import MiniaudioDecoder, open_decoder
+from playhead.playback.decoder import MiniaudioDecoder, PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import Identified
 from playhead.stream.source import BytesReader
 from tests.local_vorbis import decode_vorbis
+from tests.unit.playback.pieces import DATA
+from tests.unit.playback.test_seeking import vorbis_of_ffmpeg, written
 
-CHORD = (Path(__file__).parents[2] / "data" / "chord.ogg").read_bytes()
+CHORD = (DATA / "chord.ogg").read_bytes()
 RATES_HZ = (8000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 96_000)
 LENGTHS = (1, 100, 1023, 5000, 40_000, 100_000)
 
@@ -38,31 +38,14 @@ def music(draw: random.Random, channels: int, frames: int) -> Any:
 
 
 def by_libsndfile(draw: random.Random, pcm: Any, rate_hz: int) -> bytes:
-    out = io.BytesIO()
-    with soundfile.SoundFile(
-        out, "w", rate_hz, pcm.shape[1], format="OGG", subtype="VORBIS", compression_level=draw.random()
-    ) as sound:
-        for start in range(0, len(pcm), 4096):  # libvorbis takes a block on the stack
-            sound.write(pcm[start : start + 4096])
-    return out.getvalue()
+    return written(pcm, rate_hz=rate_hz, format="OGG", subtype="VORBIS", compression_level=draw.random())
 
 
 def by_ffmpeg(draw: random.Random, pcm: Any, rate_hz: int) -> bytes:
     pcm = np.ascontiguousarray(pcm[:, :1].repeat(2, axis=1)) if pcm.shape[1] != 2 else pcm
-    out = io.BytesIO()
-    pages = {"page_duration": str(draw.choice([50_000, 200_000, 1_000_000, 3_000_000]))}
-    with av.open(out, "w", format="ogg", options=pages) as output:
-        stream = output.add_stream("vorbis", rate=rate_hz, layout="stereo", options={"strict": "-2"})
-        assert isinstance(stream, av.AudioStream)
-        stream.bit_rate = draw.choice([48_000, 96_000, 192_000])
-        frame = av.AudioFrame.from_ndarray(pcm.reshape(1, -1), format="s16", layout="stereo")
-        frame.sample_rate, frame.time_base, frame.pts = rate_hz, Fraction(1, rate_hz), 0
-        resampler = av.AudioResampler(format="fltp", layout="stereo", rate=rate_hz)
-        for whole in (frame, None):
-            for part in resampler.resample(whole):
-                output.mux(stream.encode(part))
-        output.mux(stream.encode(None))
-    return out.getvalue()
+    pages = draw.choice([50_000, 200_000, 1_000_000, 3_000_000])
+    bit_rate = draw.choice([48_000, 96_000, 192_000])
+    return vorbis_of_ffmpeg(pcm, rate_hz=rate_hz, page_microseconds=pages, bit_rate=bit_rate)
 
 
 def by_oggenc(draw: random.Random, pcm: Any, rate_hz: int) -> bytes:
@@ -142,9 +125,12 @@ def test_samples_of_a_hundred_files_equal_those_of_libvorbis_and_ffmpeg(encoder:
     assert sum(equal) >= 0.98 * len(equal)
 
 
-def pcm_of(data: bytes) -> bytes:
-    decoder = open_decoder(DecoderSource(BytesReader(data)), mime_type=None, uri=None)
+def rest_of(decoder: PcmDecoder) -> bytes:
     return b"".join(iter(lambda: bytes(decoder.read()), b""))
+
+
+def pcm_of(data: bytes) -> bytes:
+    return rest_of(open_decoder(DecoderSource(BytesReader(data)), mime_type=None, uri=None))
 
 
 def test_streams_that_follow_each_other_are_one_and_a_seek_finds_the_second() -> None:
@@ -157,8 +143,7 @@ def test_streams_that_follow_each_other_are_one_and_a_seek_finds_the_second() ->
     for frame in (250_000, 99_999, 150_000):
         decoder.seek(frame)
         assert decoder.position_frames == frame
-        rest = b"".join(iter(lambda: bytes(decoder.read()), b""))
-        assert rest == parts[frame * 4 :]
+        assert rest_of(decoder) == parts[frame * 4 :]
 
 
 def test_a_stream_that_begins_in_the_middle_begins_at_its_frame_0() -> None:
@@ -169,7 +154,7 @@ def test_a_stream_that_begins_in_the_middle_begins_at_its_frame_0() -> None:
     decoder = open_decoder(DecoderSource(BytesReader(cut)), mime_type=None, uri=None)
     assert decoder.position_frames == 0
     decoder.seek(50_000)
-    assert b"".join(iter(lambda: bytes(decoder.read()), b"")) == pcm[50_000 * 4 :]
+    assert rest_of(decoder) == pcm[50_000 * 4 :]
 
 
 def test_a_damaged_page_is_skipped_and_damaged_headers_are_refused() -> None:

@@ -224,13 +224,6 @@ async def test_a_file_that_ends_in_the_marker_keeps_its_tail(
         assert (await read(ScriptedPages(data, end=end, delay=0.1), size_bytes=size_bytes))[0] == data
 
 
-async def test_no_page_is_as_long_as_the_marker(autojump_clock: trio.testing.MockClock) -> None:
-    for size_bytes in (6, 8198, None):
-        pages = ScriptedPages(DATA[: size_bytes or 9000], delay=0.1)
-        await read(pages, size_bytes=size_bytes)
-        assert all(record.end - record.start != 6 for record in pages.reads)
-
-
 async def test_a_short_seek_back_reads_nothing(autojump_clock: trio.testing.MockClock) -> None:
     pages = ScriptedPages(DATA, delay=0.1)
     async with open_stream(pages) as stream:
@@ -243,14 +236,6 @@ async def test_a_short_seek_back_reads_nothing(autojump_clock: trio.testing.Mock
         assert await stream.receive_some(1000) == DATA[300_000:301_000]
         await trio.sleep(10)
         assert len(pages.reads) == asked
-
-
-async def test_answers_out_of_order_and_one_at_a_time_make_the_same_bytes(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    dice = random.Random(2)
-    assert (await read(ScriptedPages(DATA, delay=lambda *_: dice.random())))[0] == DATA
-    assert (await read(ScriptedPages(DATA, delay=0.05, serial=True)))[0] == DATA
 
 
 async def test_reads_are_sent_in_the_order_of_their_bytes(autojump_clock: trio.testing.MockClock) -> None:
@@ -286,12 +271,6 @@ async def test_a_wrong_size_is_said_and_changes_no_byte(
     assert statistics.size_was_wrong
     assert statistics.size_bytes == size_bytes
     assert statistics.end_bytes == len(DATA)
-
-
-async def test_six_bytes_that_say_done_are_data_where_the_size_is_known(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    assert (await read(ScriptedPages(b"[DONE]"), size_bytes=6))[0] == b"[DONE]"
 
 
 @pytest.mark.parametrize("size_bytes", [None, 700_001])
@@ -394,20 +373,6 @@ async def test_a_seek_cancels_the_reads_it_makes_useless(autojump_clock: trio.te
         stale = [record for record in pages.reads if 30_000 < record.start < 400_000]
         assert stale
         assert all(record.cancelled for record in stale)
-
-
-async def test_a_seek_before_the_first_answer_works_on_every_kind_of_server(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    for pages in (
-        ScriptedPages(DATA, delay=0.1),
-        ScriptedPages(DATA, delay=0.1, ignore_range=True),
-        ScriptedPages(DATA, delay=0.1, own_page_bytes=50_000),
-        ScriptedPages(bytes(700_001), delay=0.1, ignore_range=True),
-    ):
-        async with open_stream(pages) as stream:
-            await stream.seek(600_000)
-            assert await stream.read_all() == pages.data[600_000:]
 
 
 async def test_chunks_come_by_iteration_and_no_larger_than_asked(

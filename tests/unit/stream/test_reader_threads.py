@@ -18,6 +18,7 @@ from playhead.errors import ClosedError, ConnectionLostError, StreamBrokenError
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import RangeStream, open_stream
 from playhead.testing.pages import ScriptedPages
+from tests.tones import wave_file
 
 DATA = random.Random(5).randbytes(3_000_000)
 OPTIONS = StreamOptions(capacity_bytes=131_072)
@@ -122,18 +123,13 @@ async def test_the_file_view_reads_seeks_and_tells() -> None:
 
 
 async def test_a_parser_of_files_reads_the_file_view() -> None:
-    music = io.BytesIO()
-    with wave.open(music, "wb") as written:
-        written.setnchannels(2)
-        written.setsampwidth(2)
-        written.setframerate(44_100)
-        written.writeframes(DATA)
+    music = wave_file(DATA, 44_100, channels=2)
 
     def parse(stream: RangeStream) -> bytes:
         with stream.file() as file, wave.open(file) as opened:
             return bytes(opened.readframes(opened.getnframes()))
 
-    async with open_stream(ScriptedPages(music.getvalue()), options=OPTIONS) as stream:
+    async with open_stream(ScriptedPages(music), options=OPTIONS) as stream:
         assert await trio.to_thread.run_sync(parse, stream) == DATA
 
 
@@ -186,9 +182,3 @@ async def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path: Path) ->
     assert other.read_bytes() == b"keep"
     assert target.read_bytes() == DATA[:100]
     assert not target.is_symlink()
-
-
-async def test_a_folder_that_is_not_there_is_the_callers_error(tmp_path: Path) -> None:
-    async with open_stream(ScriptedPages(DATA[:100])) as stream:
-        with pytest.raises(FileNotFoundError):
-            await stream.save(tmp_path / "none" / "song.bin")

@@ -22,7 +22,6 @@ from playhead.errors import (
     HttpStatusError,
     LimitError,
     PlayheadError,
-    ProtocolError,
     ServerError,
     SessionLostError,
 )
@@ -70,11 +69,11 @@ class Server:
             await self._manner(exchange)
 
 
-async def read(handler: Answer) -> None:
+async def read(handler: Answer, *, in_flight: int | None = None) -> None:
     async with (
         raw_http(handler) as origin,
         connect(origin.url) as session,
-        session.open("x:song", options=StreamOptions(strategy="arguments")) as stream,
+        session.open("x:song", options=StreamOptions(strategy="arguments", in_flight=in_flight)) as stream,
     ):
         assert await stream.read_all() == WHOLE
 
@@ -230,6 +229,10 @@ async def busy(exchange: Exchange) -> None:
     await exchange.body(b"later", status=503, kind="text/plain", headers="retry-after: 7\r\n")
 
 
+async def no_content(exchange: Exchange) -> None:
+    await exchange.raw(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+
 async def a_page(exchange: Exchange) -> None:
     await exchange.body(b"<html>", kind="text/html")
 
@@ -253,16 +256,17 @@ OUTCOMES: dict[Answer, object] = {
     bad_request: ServerError,
     nameless_error: ServerError,
     busy: HttpStatusError,
-    a_page: ProtocolError,
+    a_page: HttpStatusError,
     nowhere: HttpRefusedError,
     unauthorized: AccessDeniedError,
     forbidden: AccessDeniedError,
-    accepted: ProtocolError,
+    accepted: HttpStatusError,
+    no_content: HttpStatusError,
     gzipped: ("done", ()),
-    another_id: ProtocolError,
+    another_id: HttpStatusError,
     cut_off: ConnectionLostError,
     too_long: LimitError,
-    no_json: ProtocolError,
+    no_json: HttpStatusError,
     refused: ServerError,
     silent: DeadlineError,
 }
@@ -314,6 +318,24 @@ async def test_a_call_has_one_outcome_and_is_sent_once(
     server = CallServer(manner)
     assert await outcome_of_call(server, session_id=session_id) == OUTCOMES[manner]
     assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("manner", [a_page, accepted, no_content, another_id, no_json])
+async def test_a_stream_takes_a_body_without_the_answer_for_a_lost_one(
+    manner: Answer, idle_clock: MockClock
+) -> None:
+    struck = 0
+
+    async def strike(exchange: Exchange) -> None:
+        nonlocal struck
+        if exchange.message["params"]["arguments"]["start"] and struck < 3:
+            struck += 1  # what is damaged is read once more only
+            await manner(exchange)
+        else:
+            await plainly(exchange)
+
+    await read(Server(strike), in_flight=1)
+    assert struck == 3
 
 
 @pytest.mark.parametrize(("session_id", "error"), [(None, HttpRefusedError), ("s", SessionLostError)])

@@ -239,7 +239,7 @@ async def test_crossed_answers_are_handed_to_nobody(as_events: bool) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
             nursery.start_soon(ask)
-        kind = ConnectionLostError if as_events else ProtocolError
+        kind = ConnectionLostError if as_events else HttpStatusError
         assert [type(each) for each in failures] == [kind, kind]
         assert [each for each in talk.notes.events if isinstance(each, Answered)] == []
         assert talk.notes.exchange.faults().unasked == 2
@@ -384,16 +384,16 @@ async def test_20_a_202_for_a_request_is_an_error() -> None:
         await asked.body(b"", status=202)
 
     async with served(handle) as server, talking(server.url) as talk:
-        with pytest.raises(ProtocolError, match="HTTP 202"):
+        with pytest.raises(HttpStatusError, match="HTTP 202"):
             await talk.ask()
 
 
 @pytest.mark.parametrize(
     ("status", "body", "kind", "error"),
     [
-        (200, b"<html>", "text/html", ProtocolError),
-        (200, b"{]", "application/json", ProtocolError),
-        (200, b'{"jsonrpc":"2.0","method":"n"}', "application/json", ProtocolError),
+        (200, b"<html>", "text/html", HttpStatusError),
+        (200, b"{]", "application/json", HttpStatusError),
+        (200, b'{"jsonrpc":"2.0","method":"n"}', "application/json", HttpStatusError),
         (401, b"", "text/plain", AccessDeniedError),
         (
             403,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from playhead.client import connect
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, ConnectionLostError
 from playhead.limits import Limits
+from playhead.stream.options import StreamOptions
 from tests.servers.scripted_stdio import scripted_stdio
 
 DIES_AT_EACH_READ = scripted_stdio('take("resources/read"); sys.exit("read: not today")')
@@ -62,3 +64,27 @@ async def test_a_server_that_playhead_ends_is_not_said_to_have_ended() -> None:
         async with connect(command, limits=Limits(handshake_seconds=0.05)):
             raise AssertionError("connected")
     assert "ended" not in str(caught.value)
+
+
+BLOB = "QUJD" * 4096
+
+ANSWERS_WITH_BLOBS = f"""
+BLOB = {BLOB!r}
+while True:
+    number = take("resources/read", "tools/call")["id"]
+    audio = {{"type": "audio", "mimeType": "audio/wav", "data": BLOB}}
+    held = {{"type": "resource", "resource": {{"uri": "x:", "blob": BLOB}}}}
+    say(id=number, result={{"contents": [{{"uri": "x:", "blob": BLOB}}], "content": [audio, held]}})
+"""
+
+
+async def test_results_leave_as_plain_json_however_long_their_blobs() -> None:
+    async with connect(scripted_stdio(ANSWERS_WITH_BLOBS)) as session:
+        for method, params in (("resources/read", {"uri": "x:"}), ("tools/call", {"name": "x"})):
+            result = await session.request(method, params)
+            assert json.dumps(result).count(BLOB) == 3
+        called = await session.call_tool("x", {})
+        assert json.dumps(called.raw).count(BLOB) == 3
+        assert (await session.read_resource("x:")).blobs == (BLOB,)
+        async with session.open("x:", options=StreamOptions(strategy="whole")) as stream:
+            assert await stream.receive_some(100) == b"ABC" * 33 + b"A"

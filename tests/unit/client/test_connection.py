@@ -354,15 +354,16 @@ async def test_behaviour_25_what_a_server_asks_is_answered_from_one_table() -> N
     asked = [{"id": method, "method": method, "params": {}} for method in ASKS]
     asked.append({"id": "z", "method": "elicitation/create", "params": {"message": "Who?"}})
     found = await answered(asked, NEWEST_INITIALIZED, {"elicitation/create": elicit})
-    outcomes = {each["id"]: each.get("result", each.get("error", {}).get("code")) for each in found}
-    assert outcomes == {
+    assert {each["id"]: each["result"] if "result" in each else each["error"] for each in found} == {
         "ping": {},
-        "elicitation/create": -32602,
-        "roots/list": -32600,
-        "sampling/createMessage": -32600,
-        "dance": -32601,
+        "elicitation/create": {"code": -32602, "message": "no message"},
+        "roots/list": {"code": -32600, "message": "List roots not supported"},
+        "sampling/createMessage": {"code": -32600, "message": "Sampling not supported"},
+        "dance": {"code": -32601, "message": "Method not found"},
         "z": {"action": "accept"},
     }
+    (unheard,) = await answered(asked[-1:], NEWEST_INITIALIZED)
+    assert unheard["error"] == {"code": -32600, "message": "Elicitation not supported"}
 
 
 async def test_behaviour_25_since_2026_a_server_asks_in_its_results_only() -> None:

@@ -37,6 +37,10 @@ async def nested(exchange: Exchange) -> None:
     await exchange.result(result)
 
 
+async def nested_and_nameless(exchange: Exchange) -> None:
+    await exchange.body(b"[" * 200 + b"]" * 200)
+
+
 async def many_values(exchange: Exchange) -> None:
     await exchange.result({"contents": [[]] * 20_000})
 
@@ -48,6 +52,7 @@ async def many_values(exchange: Exchange) -> None:
         (big_unannounced, "message_bytes"),
         (big_event, "message_bytes"),
         (nested, "json_depth"),
+        (nested_and_nameless, "json_depth"),
         (many_values, "json_values"),
     ],
     ids=lambda value: getattr(value, "__name__", value),

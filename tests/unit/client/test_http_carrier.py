@@ -318,6 +318,16 @@ async def test_a_stream_that_ends_without_the_answer_fails_at_once(handle: Handl
             await talk.ask()
 
 
+async def test_20_a_202_for_a_request_is_an_error() -> None:
+    async def handle(asked: Asked) -> None:
+        await asked.body(b"", status=202)
+
+    async with served(handle) as server, talking(server.url) as talk:
+        with pytest.raises(HttpStatusError, match="HTTP 202, which promises no answer") as caught:
+            await talk.ask()
+        assert caught.value.status == 202
+
+
 async def test_an_event_past_the_limit_is_cut_and_a_notification_past_it_is_a_fault() -> None:
     async def handle(asked: Asked) -> None:
         big = b'{"jsonrpc":"2.0","method":"n","params":{"a":"%b"}}' % (b"x" * 5000)

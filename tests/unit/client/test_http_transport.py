@@ -143,8 +143,12 @@ def test_a_place_shows_no_userinfo_query_or_fragment() -> None:
 @pytest.mark.requirement("MCP-39")
 async def test_behaviour_24_headers_are_learned_from_every_page_and_forgotten_with_their_mark() -> None:
     marked = {"type": "object", "properties": {"c": {"type": "string", "x-mcp-header": "City"}}}
+    wrong = {"type": "object", "properties": {"c": {"type": "string", "x-mcp-header": "two words"}}}
     pages: list[dict[str, Any]] = [
-        {"tools": [{"name": "first", "inputSchema": marked}], "nextCursor": "2"},
+        {
+            "tools": [{"name": "first", "inputSchema": marked}, {"name": "bad", "inputSchema": wrong}],
+            "nextCursor": "2",
+        },
         {"tools": [{"name": "second", "inputSchema": marked}]},
         {"tools": [{"name": "first", "inputSchema": {"type": "object"}}]},
     ]
@@ -163,7 +167,7 @@ async def test_behaviour_24_headers_are_learned_from_every_page_and_forgotten_wi
 
     async with raw_http(handle) as server, connect(server.url, mode="2026-07-28") as session:
         for _ in range(2):
-            await session.list_tools()
+            assert "bad" not in [tool.name for tool in await session.list_tools()]
             for name in ("first", "second"):
                 await session.call_tool(name, {"c": "Oslo"})
     assert seen == [("first", "Oslo"), ("second", "Oslo"), ("first", None), ("second", None)]

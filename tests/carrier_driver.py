@@ -23,7 +23,9 @@ class Driver:
         self.exchange.revision = revision
         self.carrier: Carrier
         self.failure: PlayheadError | None = None
-        self.signs_of_life = 0
+        self.events: list[Event] = []
+        self.signs_of_life: list[int | str | None] = []
+        """The requests whose answers showed one; None: the stream does not tell."""
         self._send, self._receive = trio.open_memory_channel[Event](math.inf)
 
     # --- as a receiver -------------------------------------------------------------------------------
@@ -31,8 +33,10 @@ class Driver:
     def take(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, SignOfLife):
-                self.signs_of_life += 1
-            elif not isinstance(event, Faulted) or event.id is not None:
+                self.signs_of_life.append(event.id)
+                continue
+            self.events.append(event)
+            if not isinstance(event, Faulted) or event.id is not None:
                 self._send.send_nowait(event)
 
     def lost(self, error: PlayheadError) -> None:

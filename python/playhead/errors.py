@@ -337,7 +337,8 @@ class DeadlineError(TransportError):
 
 
 class HttpStatusError(TransportError):
-    """HTTP 408, 425, 429, or 500 and above in place of an answer: a later try may get one.
+    """HTTP 408, 425, 429, or 500 and above in place of an answer, or a body that answers nothing (HTTP 202, a
+    page of HTML, the answer to another request): a later try may get one.
 
     Attributes: `status`, `retry_after_seconds`.
     """

@@ -2,7 +2,7 @@
 
 | failure | a read, or a model's reply | a call with effects |
 |---|---|---|
-| a lost connection, silence, HTTP 408, 425, 5xx | again | not: it may have run |
+| a lost connection, silence, HTTP 408, 425, 5xx, a body without the answer | again | not: it may have run |
 | HTTP 429 or 503 | again | again: it was not begun |
 | an error of the server's own: any other JSON-RPC code | again | not |
 | a refusal: another HTTP 4xx, a code for a wrong request | in another form; three times | not |

@@ -171,26 +171,6 @@ def sixty_mib_of_escapes(number: int) -> None:
 
 
 @behaviour
-def not_a_number(number: int) -> None:
-    write(b'{"jsonrpc":"2.0","id":%d,"result":{"contents":[],"a":NaN}}\n' % number)
-
-
-@behaviour
-def infinity(number: int) -> None:
-    write(b'{"jsonrpc":"2.0","id":%d,"result":{"contents":[],"a":-Infinity}}\n' % number)
-
-
-@behaviour
-def lone_surrogate(number: int) -> None:
-    write(b'{"jsonrpc":"2.0","id":%d,"result":{"contents":[],"a":"\\ud800"}}\n' % number)
-
-
-@behaviour
-def invalid_utf8_in_the_answer(number: int) -> None:
-    write(b'{"jsonrpc":"2.0","id":%d,"result":{"contents":[],"a":"\xff\xfe"}}\n' % number)
-
-
-@behaviour
 def invalid_utf8_lines_before_the_answer(number: int) -> None:
     write(b"\xff\xfe\xfd\n" * 1000)
     honest(number)
@@ -201,22 +181,6 @@ def garbage_and_logs_before_the_answer(number: int) -> None:
     write(os.urandom(MIB).replace(b"\n", b"") + b"\n")
     write(b'DEBUG answering\n[]\n42\n{}\n{"level":"info","id":%d,"msg":"a log line"}\n\r\n\n' % number)
     honest(number)
-
-
-@behaviour
-def unknown_shape(number: int) -> None:
-    send({"jsonrpc": "2.0", "id": number, "outcome": 5})
-
-
-@behaviour
-def result_that_is_no_object(number: int) -> None:
-    send({"jsonrpc": "2.0", "id": number, "result": 5})
-
-
-@behaviour
-def duplicate_ids(number: int) -> None:
-    for _ in range(100):
-        honest(number)
 
 
 @behaviour

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 from mcp_types import HEADER_MISMATCH
 
-from playhead.client import Session, connect
+from playhead.client import connect
 from playhead.client.transports.http_client import CONNECTIONS
 from playhead.errors import (
     DeadlineError,
@@ -25,16 +25,6 @@ async def test_ctrl_c_comes_out_of_a_session_as_it_is_however_deep_the_groups_ar
     with pytest.raises(KeyboardInterrupt):
         async with connect(scripted_stdio("take()")):
             raise BaseExceptionGroup("deep", [ExceptionGroup("x", [OSError()]), KeyboardInterrupt()])
-
-
-async def test_a_flood_of_requests_under_one_id_is_stopped_at_the_limit() -> None:
-    ping = r'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
-    flood = f"take('resources/read')\nwhile True: sys.stdout.write('{ping}' * 1000)"
-    with trio.fail_after(60):
-        async with connect(scripted_stdio(flood)) as session:
-            with pytest.raises(LimitError) as caught:
-                await session.read_resource("x:")
-            assert caught.value.limit == "server_requests"
 
 
 async def test_a_flood_of_requests_over_http_is_stopped_at_the_limit() -> None:
@@ -73,50 +63,6 @@ take()
     with trio.fail_after(60):
         async with connect(scripted_stdio(asks), limits=Limits(server_requests=2)) as session:
             assert (await session.read_resource("x:")).blobs == ()
-
-
-REPORTS = """
-call = take("tools/call")
-token = call["params"]["_meta"]["progressToken"]
-for step in range(2000):
-    say(method="notifications/progress", params={"progressToken": token, "progress": step})
-say(id=call["id"], result={"content": []})
-take("tools/call")
-"""
-
-
-async def test_reports_that_a_slow_caller_has_no_time_for_are_overtaken_and_the_last_is_told() -> None:
-    told: list[float] = []
-    may_return = trio.Event()
-
-    async def slow(progress: float, total: float | None, message: str | None) -> None:
-        told.append(progress)
-        await may_return.wait()
-
-    async def call(session: Session) -> None:
-        await session.call_tool("x", on_progress=slow)
-
-    with trio.fail_after(60):
-        async with connect(scripted_stdio(REPORTS)) as session, trio.open_nursery() as nursery:
-            before = trio.lowlevel.current_statistics().tasks_living
-            nursery.start_soon(call, session)
-            while not told:
-                await trio.testing.wait_all_tasks_blocked(0.05)
-            await trio.testing.wait_all_tasks_blocked(0.05)
-            assert trio.lowlevel.current_statistics().tasks_living < before + 20
-            may_return.set()
-    assert told[-1] == 1999
-    assert len(told) < 10
-
-
-async def test_what_a_progress_callback_raises_ends_the_call() -> None:
-    async def broken(progress: float, total: float | None, message: str | None) -> None:
-        raise KeyError("mine")
-
-    with trio.fail_after(60):
-        async with connect(scripted_stdio(REPORTS)) as session:
-            with pytest.raises(KeyError, match="mine"):
-                await session.call_tool("x", on_progress=broken)
 
 
 @pytest.mark.parametrize("listing", ["", 'say(id=asked["id"], result={"tools": 7})\n'])
@@ -182,22 +128,6 @@ take("resources/read")
 
 
 PAGE = {"contents": [{"uri": "x:", "blob": "eHh4"}]}
-
-
-async def test_a_redirect_within_the_origin_is_followed_with_its_body() -> None:
-    reads = 0
-
-    async def handle(exchange: Exchange) -> None:
-        nonlocal reads
-        reads += 1
-        if reads == 1:
-            await exchange.body(b"", status=307, headers="location: /elsewhere\r\n")
-        else:
-            await exchange.result(PAGE)
-
-    async with raw_http(handle) as server, connect(server.url) as session:
-        assert (await session.read_resource("x:")).blobs == ("eHh4",)
-    assert reads == 2
 
 
 @pytest.mark.parametrize(

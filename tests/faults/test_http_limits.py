@@ -10,7 +10,7 @@ from playhead.limits import Limits
 from tests.faults.test_http_faults import first_then_pages, read
 from tests.servers.raw_http import Exchange, Handler, raw_http
 
-SMALL = Limits(message_bytes=100_000)
+SMALL = Limits(message_bytes=100_000, json_values=10_000)
 
 
 async def big_json(exchange: Exchange) -> None:
@@ -37,6 +37,14 @@ async def nested(exchange: Exchange) -> None:
     await exchange.result(result)
 
 
+async def nested_and_nameless(exchange: Exchange) -> None:
+    await exchange.body(b"[" * 200 + b"]" * 200)
+
+
+async def many_values(exchange: Exchange) -> None:
+    await exchange.result({"contents": [[]] * 20_000})
+
+
 @pytest.mark.parametrize(
     ("answer", "limit"),
     [
@@ -44,6 +52,8 @@ async def nested(exchange: Exchange) -> None:
         (big_unannounced, "message_bytes"),
         (big_event, "message_bytes"),
         (nested, "json_depth"),
+        (nested_and_nameless, "json_depth"),
+        (many_values, "json_values"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )

@@ -98,6 +98,7 @@ async def test_a_refusal_keeps_its_status(status: int) -> None:
         ("<html>502</html>", "text/html", ""),
         ("", "text/plain", ""),
         ("x" * 60_000, "text/plain", "xxxx…"),
+        ("x" * 70_000, "text/html", ""),
     ],
 )
 async def test_the_words_of_a_gateway_are_in_the_error(status: int, body: str, kind: str, words: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import product
 
 import pytest
@@ -17,8 +17,9 @@ from trio.testing import MockClock
 from trio_websocket import WebSocketConnection, WebSocketRequest
 
 from playhead.client import Session, connect
-from playhead.errors import DeadlineError, PlayheadError, ServerError
+from playhead.errors import DeadlineError
 from playhead.limits import Limits
+from tests.faults.crossed_answers import handshake
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.scripted_stdio import scripted_stdio
 from tests.servers.websocket_peer import listening
@@ -55,14 +56,8 @@ async def peer(transport: str, answers: Sequence[bytes], *, open_end: bool = Fal
                     for answer in answers:
                         text = answer.replace(b"ID", b"%d" % number).decode("utf-8", "surrogatepass")
                         await socket.send_message(text)
-                case {"method": "initialize", "id": number}:
-                    info = {"name": "raw", "version": "1"}
-                    result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
-                    result |= {"serverInfo": info}
-                    await socket.send_message(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}))
-                case {"id": number}:
-                    error = {"code": -32601, "message": "no"}
-                    await socket.send_message(json.dumps({"jsonrpc": "2.0", "id": number, "error": error}))
+                case _ if (reply := handshake(message)) is not None:
+                    await socket.send_message(reply.decode())
 
     match transport:
         case "stdio":
@@ -115,56 +110,6 @@ async def test_a_request_that_only_a_foreign_answer_followed_waits_until_its_dea
     async with peer(transport, [FOREIGN], open_end=True) as session:
         with pytest.raises(DeadlineError):
             await session.read_resource("x:", timeout=0.2)
-
-
-async def test_a_request_whose_stream_ended_with_a_foreign_answer_fails_at_once(
-    mock_clock: MockClock,
-) -> None:
-    async with peer("sse", [FOREIGN]) as session:
-        with pytest.raises(PlayheadError) as caught:
-            await read(session)
-        assert not isinstance(caught.value, DeadlineError)
-
-
-async def test_crossed_answers_are_given_to_nobody() -> None:
-    """Each of two streams carries the answer to the other's request, as a broken gateway sends them."""
-    numbers: list[int] = []
-    both = trio.Event()
-
-    async def handle(exchange: Exchange) -> None:
-        numbers.append(exchange.message["id"])
-        if len(numbers) == 2:
-            both.set()
-        await both.wait()
-        (other,) = set(numbers) - {exchange.message["id"]}
-        await exchange.body(events([WRONG], other), kind="text/event-stream")
-
-    async with raw_http(handle) as server, connect(server.url, limits=LIMITS) as session:
-        given = []
-
-        async def attempt() -> None:
-            with suppress(PlayheadError):
-                given.append(await read(session))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(attempt)
-            nursery.start_soon(attempt)
-    assert given == []
-
-
-async def test_an_error_without_an_id_on_a_post_is_that_requests() -> None:
-    error = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"no such resource"}}'
-
-    async def handle(exchange: Exchange) -> None:
-        if exchange.message["params"]["uri"] == "x:":
-            await exchange.body(error, status=400)
-        else:
-            await exchange.body(events([error], 0), kind="text/event-stream")
-
-    async with raw_http(handle) as server, connect(server.url, limits=LIMITS) as session:
-        for uri in ("x:", "x:sse"):
-            with pytest.raises(ServerError, match="no such resource"):
-                await session.read_resource(uri)
 
 
 async def test_an_answer_on_the_servers_own_stream_is_used_at_once(mock_clock: MockClock) -> None:
@@ -243,55 +188,3 @@ async def test_a_bad_notification_is_dropped(transport: str, bad: str) -> None:
     async with peer(transport, [BAD[bad], RIGHT]) as session:
         assert [await read(session) for _ in range(2)] == ["eHh4"] * 2
         assert session.protocol_faults().not_messages == 2
-
-
-async def test_one_bad_event_among_many_costs_no_other() -> None:
-    """On the stream of a call, bad events stand between its reports of progress."""
-    heard: list[float] = []
-
-    async def note(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(progress)
-
-    async def handle(exchange: Exchange) -> None:
-        token = exchange.message["params"]["_meta"]["progressToken"]
-        for number, bad in enumerate(BAD.values()):
-            about = b'{"progressToken":%d,"progress":%d}' % (token, number)
-            report = b'{"jsonrpc":"2.0","method":"notifications/progress","params":%s}' % about
-            if not number:
-                await exchange.begin()
-            mark = b"" if number else b"\xef\xbb\xbf"
-            await exchange.chunk(mark + events([bad, report], 0))
-            await trio.testing.wait_all_tasks_blocked(0.01)
-        answer = b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"done"}]}}'
-        await exchange.chunk(events([answer], exchange.message["id"]), last=True)
-
-    async with raw_http(handle) as server, connect(server.url, limits=LIMITS) as session:
-        result = await session.call_tool("t", on_progress=note)
-        assert result.text == "done"
-        assert session.protocol_faults().not_messages == len(BAD)
-    assert heard == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("blanks", [1, 100, 100_000])
-async def test_blanks_before_a_line_are_skipped(blanks: int) -> None:
-    async with peer("stdio", [b" " * blanks + RIGHT]) as session:
-        assert await read(session) == "eHh4"
-
-
-@pytest.mark.parametrize(
-    "stream",
-    [
-        b"\xef\xbb\xbfdata: %s\n\n",
-        b"data: %s\r\r",
-        b"data: %s\r\n\r\n",
-        b"event: message\rdata: %s\r\r: end\r",
-    ],
-    ids=["byte order mark", "CR", "CRLF", "CR in the middle"],
-)
-async def test_every_end_of_line_and_a_byte_order_mark_are_sse(stream: bytes) -> None:
-    async def handle(exchange: Exchange) -> None:
-        answer = RIGHT.replace(b"ID", b"%d" % exchange.message["id"])
-        await exchange.body(stream % answer, kind="text/event-stream")
-
-    async with raw_http(handle) as server, connect(server.url, limits=LIMITS) as session:
-        assert await read(session) == "eHh4"

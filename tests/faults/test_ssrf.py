@@ -189,16 +189,6 @@ async def test_a_redirect_from_an_allowed_origin_to_a_private_address_is_refused
         assert bird.connections == 0
 
 
-async def test_a_circle_of_redirects_ends_after_five() -> None:
-    async def again(origin: RawOrigin, stream: trio.SocketStream, _head: bytes) -> None:
-        await stream.send_all(redirect(f"{origin.url}/again"))
-
-    async with raw_origin(again) as bird:
-        async with guarded_client(allow_origins=[Origin.parse(f"http://127.0.0.1:{bird.port}")]) as client:
-            assert (await get(client, f"http://127.0.0.1:{bird.port}/song")).startswith(b"302 ")
-        assert len(bird.heads) == 6
-
-
 async def test_a_proxy_from_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with canary() as bird:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{bird.port}")

@@ -119,43 +119,6 @@ async def test_any_other_error_before_the_first_byte_refuses_the_form_which_is_t
     assert trio.current_time() < 4, "a mistyped URI fails in about two seconds"
 
 
-@pytest.mark.parametrize("at", [0, 300_000])
-async def test_an_outage_within_the_patience_is_outlasted(
-    autojump_clock: trio.testing.MockClock, at: int
-) -> None:
-    def outage(_start: int, page: Page) -> Page:
-        if began + 1 < trio.current_time() < began + 50:
-            raise LOST
-        return page
-
-    began = trio.current_time() - (1 if at == 0 else 0)
-    pages = ScriptedPages(DATA, rewrite=outage, delay=lambda start, *_: 1.1 if start >= at > 0 else 0.01)
-    async with open_stream(pages) as stream:
-        assert await stream.read_all() == DATA
-    assert trio.current_time() < began + 60, "and noticed within five seconds when it is over"
-
-
-async def test_during_an_outage_only_the_head_page_is_read_and_seldom(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    asked: list[tuple[float, int]] = []
-
-    class Counted(ScriptedPages):
-        async def __call__(self, start: int, end: int) -> Page:
-            asked.append((trio.current_time(), start))
-            return await ScriptedPages.__call__(self, start, end)
-
-    faults = {at: [LOST] * 999 for at in range(8192, len(DATA), 4096)}
-    got, error, _ = await good_bytes_and_error(Counted(DATA, faults=faults, delay=0.01))
-    assert got == DATA[:8192]
-    assert isinstance(error, StreamBrokenError)
-    later = [(at, start) for at, start in asked if at > 1]
-    assert {start for _, start in later} == {8192}
-    for second in range(1, 60):
-        assert sum(second <= at < second + 1 for at, _ in later) <= 2
-    assert 12 <= len(later) <= 30, "every five seconds at most"
-
-
 async def test_a_page_that_stalls_is_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
     pages = ScriptedPages(DATA, stalls={300_000: 1000.0}, delay=0.05)
     async with open_stream(pages) as stream:
@@ -175,39 +138,6 @@ async def test_the_first_page_that_stalls_times_out_and_is_asked_for_again(
     assert trio.current_time() < 4
 
 
-async def test_a_page_that_never_comes_breaks_the_stream_after_its_patience(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    pages = ScriptedPages(DATA, faults={8192: [LOST] * 999}, delay=0.01)
-    got, error, _ = await good_bytes_and_error(pages, options=StreamOptions(patience_seconds=20.0))
-    assert got == DATA[:8192]
-    assert isinstance(error, StreamBrokenError)
-    assert error.offset == 8192
-    assert error.__cause__ is LOST
-    assert 20 <= trio.current_time() < 21
-    assert 5 < sum(record.start == 8192 for record in pages.reads) < 20, "later tries wait"
-
-
-async def test_a_silent_server_breaks_the_stream_with_a_deadline_as_cause(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    options = StreamOptions(timeout=1.0, patience_seconds=5.0)
-    got, error, _ = await good_bytes_and_error(ScriptedPages(DATA, delay=1e6), options=options)
-    assert got == b""
-    assert isinstance(error, StreamBrokenError)
-    assert isinstance(error.__cause__, DeadlineError)
-    assert trio.current_time() < 7
-
-
-async def test_time_in_which_there_is_something_to_read_costs_no_patience(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    pages = ScriptedPages(DATA, faults={8192: [LOST] * 30}, delay=0.01)
-    async with open_stream(pages) as stream:
-        await trio.sleep(200)
-        assert await stream.read_all() == DATA
-
-
 @pytest.mark.parametrize("demand", [Demand.FED, Demand.PAUSED])
 async def test_a_player_with_audio_in_hand_or_at_rest_costs_no_patience(
     autojump_clock: trio.testing.MockClock, demand: Demand
@@ -224,43 +154,6 @@ async def test_a_player_with_audio_in_hand_or_at_rest_costs_no_patience(
         with pytest.raises(StreamBrokenError):
             await stream.receive_some()
     assert 1060 <= trio.current_time() < 1062
-
-
-async def test_parts_of_an_answer_stop_the_clock_and_keep_its_read(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    """A link so slow that one page takes longer than timeout and patience together."""
-
-    def last_received() -> float:
-        return float(int(trio.current_time()))  # a byte every second
-
-    pages = ScriptedPages(DATA[:20_000], delay=200.0)
-    async with open_stream(pages, last_received=last_received) as stream:
-        assert await stream.read_all() == DATA[:20_000]
-    assert not any(record.cancelled for record in pages.reads if record.start < 20_000)
-
-
-@pytest.mark.parametrize("status", [429, 503])
-async def test_what_the_server_asks_to_wait_is_waited(
-    autojump_clock: trio.testing.MockClock, status: int
-) -> None:
-    error = HttpStatusError("later", status=status, retry_after_seconds=20.0)
-    pages = ScriptedPages(DATA, faults={8192: [error]}, delay=0.01)
-    async with open_stream(pages) as stream:
-        assert await stream.read_all() == DATA
-    assert 20 < trio.current_time() < 22
-
-
-async def test_a_wait_beyond_the_patience_breaks_the_stream_at_once_and_is_named(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    error = HttpStatusError("later", status=503, retry_after_seconds=3600.0)
-    pages = ScriptedPages(DATA, faults={8192: [error] * 99}, delay=0.01)
-    got, broken, _ = await good_bytes_and_error(pages)
-    assert got == DATA[:8192]
-    assert isinstance(broken, StreamBrokenError)
-    assert "3600 s" in str(broken)
-    assert trio.current_time() < 1
 
 
 async def test_a_listener_is_told_of_a_wait_and_of_its_end(autojump_clock: trio.testing.MockClock) -> None:

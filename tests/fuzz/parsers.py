@@ -92,7 +92,7 @@ def of_frames(
             if event is not None:
                 events.append(event)
             if max_bytes == FRAME_BYTES and isinstance(event, LongLine) and b"s" in event.head:
-                stream.skip_line()  # wsproto skips none
+                stream.message.skip()  # wsproto skips none
     code = None if stream.closed is None else stream.closed.code
     if code == 1007:  # how much of the text before the error was read depends on the cutting
         events = [event for event in events if isinstance(event, Line)]
@@ -154,7 +154,7 @@ def lines(data: bytes) -> None:
             while (event := framer.next_event()) is not None:
                 found.append(event)
                 if isinstance(event, LongLine) and b"s" in event.head:
-                    framer.skip_line()
+                    framer.message.skip()
         return found
 
     assert of_lines(pieces) == of_lines([whole])
@@ -170,7 +170,7 @@ def events(data: bytes) -> None:
         for chunk in chunks:
             parser.feed(chunk)
             found += iter(parser.next_event, None)
-        return found, parser.last_event_id, parser.retry_seconds, parser.head
+        return found, parser.last_event_id, parser.retry_seconds, parser.message.head
 
     assert received(pieces) == received([whole])
 

@@ -24,8 +24,11 @@ class Exchange:
     """One request and the means to answer it, well or badly."""
 
     verb: str
+    target: str
     headers: dict[str, str]
+    content: bytes
     message: Json
+    """`content`, if it is JSON."""
     stream: trio.SocketStream
     closed: bool = False
 
@@ -149,4 +152,7 @@ async def _receive(stream: trio.SocketStream) -> Exchange | None:
         if not chunk:
             return None
         body += chunk
-    return Exchange(first.split()[0], headers, json.loads(body) if body else {}, stream)
+    verb, target, _ = first.split(" ")
+    is_json = headers.get("content-type", "").startswith("application/json")
+    message = json.loads(body) if is_json else {}
+    return Exchange(verb, target, headers, body, message, stream)

@@ -45,7 +45,7 @@ class EventStream:
 
     def __init__(self, *, max_bytes: int, every_type: bool = False) -> None:
         self._every_type = every_type
-        self._message = Assembly(
+        self.message = Assembly(
             max_bytes=max_bytes, allowed_bytes=ENDLESS_FACTOR * max_bytes, head_bytes=HEAD_BYTES
         )
         self.last_event_id = b""
@@ -56,8 +56,8 @@ class EventStream:
 
     def restart(self) -> None:
         """Begin another stream. What was unfinished of the last one is dropped."""
-        self._message.drop()
-        self._message.is_endless = False
+        self.message.drop()
+        self.message.is_endless = False
         self._chunk, self._at = b"", 0
         self._lf = self._cr = -1
         """The next ends of lines in the chunk; its end if there is none."""
@@ -74,16 +74,6 @@ class EventStream:
         self._type = b""
         self._has_data = False
 
-    @property
-    def head(self) -> bytes:
-        """The beginning of the unfinished event's data, at most `HEAD_BYTES`; empty between two events."""
-        return self._message.head
-
-    @property
-    def length_bytes(self) -> int:
-        """Data received of the unfinished event."""
-        return self._message.length_bytes
-
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Add received bytes. Drain `next_event` after each call."""
         data = bytes(chunk)
@@ -99,19 +89,15 @@ class EventStream:
     def next_event(self) -> LineEvent | None:
         """The next event, or None if more bytes are needed."""
         while True:
-            event = self._message.next_event()
+            event = self.message.next_event()
             if event is not None:
                 if self._is_delivered() or isinstance(event, EndlessLine):
                     return event
-            elif self._at >= len(self._chunk) or self._message.is_endless:
+            elif self._at >= len(self._chunk) or self.message.is_endless:
                 self._chunk, self._at = b"", 0  # not held until the next one
                 return None
             else:
                 self._advance()
-
-    def skip_line(self) -> None:
-        """Skip the rest of the event that the last `LongLine` announced; a `SkippedLine` marks its end."""
-        self._message.skip()
 
     def _advance(self) -> None:
         """Read up to the end of the line, or of the chunk."""
@@ -159,7 +145,7 @@ class EventStream:
             if piece[0] == _BLANK:
                 piece = piece[1:]
         if self._name == b"data":
-            self._message.write(piece, ends=False)
+            self.message.write(piece, ends=False)
         elif self._name in (b"id", b"event", b"retry"):
             self._value += bytes(piece[: FIELD_BYTES + 1 - len(self._value)])
 
@@ -185,7 +171,7 @@ class EventStream:
     def _begin_data(self) -> None:
         """Begin a line of data; it continues the lines before it after a newline."""
         if self._has_data:
-            self._message.write(b"\n", ends=False)
+            self.message.write(b"\n", ends=False)
         self._has_data = True
 
     def _is_delivered(self) -> bool:
@@ -193,10 +179,10 @@ class EventStream:
 
     def _end_event(self) -> None:
         self.last_event_id = self._id
-        if self._message.length_bytes and self._is_delivered():
-            self._message.write(b"", ends=True)
+        if self.message.length_bytes and self._is_delivered():
+            self.message.write(b"", ends=True)
         else:
-            self._message.drop()
+            self.message.drop()
         self._type, self._has_data = b"", False
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from playhead._core import Frame
@@ -47,6 +47,8 @@ class Outgoing:
     """The parameters, with the stamps of the revision in `_meta`."""
     data: bytes
     """One line of JSON, without a newline."""
+    reports: bool = False
+    """It asked for reports of its progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Answered:
     id: int | str
     result: dict[str, Any] | None
     error: RpcError | None
+    request: Outgoing | None = field(default=None, repr=False, compare=False)
+    """The request, which may be sent once more (`Exchange.repeat`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +111,6 @@ class Faulted:
 Event = Answered | Progressed | SignOfLife | Asked | Notified | Faulted
 
 
-@dataclass(frozen=True, slots=True)
-class _InFlight:
-    id: int | str
-    method: str
-    reports: bool
-
-
 class Exchange:
     """The requests in flight on one connection, in both directions."""
 
@@ -125,7 +122,7 @@ class Exchange:
         """The arguments of tools that HTTP sends as headers too; learned from the last listing."""
         self._revision: Revision | None = None
         self._stamps: dict[str, Any] = {}
-        self._in_flight: dict[str, _InFlight] = {}
+        self._in_flight: dict[str, Outgoing] = {}
         """The requests by their ids as strings: a server may echo 7 as "7"."""
         self._open_questions: dict[int | str, int] = {}
         """The number of requests of the server's that wait for an answer, by their id, which a server may use
@@ -201,10 +198,10 @@ class Exchange:
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": chosen, "method": method}
         if sent:  # `params: null` is not JSON-RPC, and some servers refuse an empty object
             message["params"] = sent
-        outgoing = Outgoing(chosen, method, sent, messages.encode(message))
+        outgoing = Outgoing(chosen, method, sent, messages.encode(message), reports)
         if id is None:
             self._last_id += 1
-        self._in_flight[key] = _InFlight(chosen, method, reports)
+        self._in_flight[key] = outgoing
         return outgoing
 
     def repeat(self, outgoing: Outgoing) -> None:
@@ -213,8 +210,7 @@ class Exchange:
         if key in self._in_flight:
             raise RuntimeError(f"expected request {outgoing.id!r} to be answered, but it is in flight")
         self._over.pop(key, None)
-        reports = "progressToken" in (outgoing.params.get("_meta") or {})
-        self._in_flight[key] = _InFlight(outgoing.id, outgoing.method, reports)
+        self._in_flight[key] = outgoing
 
     def cancel(self, id: int | str) -> bytes | None:
         """Give up a request: nobody waits for the answer to `id` any more.
@@ -318,7 +314,7 @@ class Exchange:
         assert request is not None
         if type(id) is not type(request.id):
             self.count("retyped")
-        return Answered(request.id, result, error)
+        return Answered(request.id, result, error, request)
 
     def _on_call(self, value: dict[str, Any]) -> Event:
         method, params = value["method"], value.get("params")
@@ -379,7 +375,7 @@ class Exchange:
         if request is None:
             raise RuntimeError(f"expected a request in flight, got {key!r}")
         self.count("nameless_errors")
-        return Answered(request.id, None, error)
+        return Answered(request.id, None, error, request)
 
     def unclaimed(self, key: str | None, *, is_result: bool) -> Faulted:
         """Count an answer that nobody awaits; `key` is None if its id is unknown."""
@@ -415,7 +411,7 @@ class Exchange:
             return ignored
         return self.fail(key, error) or ignored
 
-    def _leave(self, key: str, *, answered: bool) -> _InFlight | None:
+    def _leave(self, key: str, *, answered: bool) -> Outgoing | None:
         request = self._in_flight.pop(key, None)
         if request is not None:
             self._over[key] = answered

@@ -129,9 +129,7 @@ class FrameStream:
         self._silence_seconds = silence_seconds
         self._frames = Connection(role)
         self._events: Iterator[Event] = iter(())
-        self._message = Assembly(
-            max_bytes=max_bytes, allowed_bytes=self._allowed_bytes, head_bytes=head_bytes
-        )
+        self.message = Assembly(max_bytes=max_bytes, allowed_bytes=self._allowed_bytes, head_bytes=head_bytes)
         self._unread = b""
         self._at = 0
         self._turn = 0
@@ -170,21 +168,6 @@ class FrameStream:
 
     # --- what is received ----------------------------------------------------------------------------
 
-    @property
-    def head(self) -> bytes:
-        """The beginning of the unfinished message (at most `head_bytes`); empty between two messages."""
-        return self._message.head
-
-    @property
-    def length_bytes(self) -> int:
-        """Bytes received of the unfinished message."""
-        return self._message.length_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes held of the unfinished message."""
-        return self._message.held_bytes
-
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Add received bytes. Drain `next_event`, then call `on_time`."""
         self._heard = True
@@ -201,7 +184,7 @@ class FrameStream:
 
     def next_event(self) -> LineEvent | None:
         """The next event; None if more bytes are needed, or after `FRAMES_PER_TURN` frames (`has_more`)."""
-        while (event := self._message.next_event()) is None and self.closed is None:
+        while (event := self.message.next_event()) is None and self.closed is None:
             if (frame := next(self._events, None)) is not None:
                 self._take(frame)
             elif not self._advance():
@@ -210,12 +193,8 @@ class FrameStream:
                 self._unread, self._at = self._unread[self._at :], 0
                 break
             elif self.closed is not None and self.closed.end is End.TOO_LONG:
-                return self._message.end()
+                return self.message.end()
         return event
-
-    def skip_line(self) -> None:
-        """Skip the rest of the message that the last `LongLine` announced; a `SkippedLine` marks its end."""
-        self._message.skip()
 
     def _advance(self) -> bool:
         """Read the next frames, or the next piece of a long one. False if bytes are missing."""
@@ -320,14 +299,14 @@ class FrameStream:
 
     def _take_text(self, piece: bytes | memoryview, *, ends: bool) -> None:
         if not self._is_leaving:
-            self._message.write(piece, ends=ends)
+            self.message.write(piece, ends=ends)
 
     def _close(self, end: End, code: int, reason: str) -> None:
         if self.closed is None:
             self.closed = Closed(end=end, code=int(code), reason=reason)
             self._unread, self._at = b"", 0
             if end is not End.TOO_LONG:
-                self._message.drop()
+                self.message.drop()
 
     # --- time ----------------------------------------------------------------------------------------
 
@@ -390,7 +369,7 @@ class FrameStream:
         """Our close frame, or the answer to the peer's; empty if it was sent. Messages are dropped from now
         on."""
         self._is_leaving = True
-        self._message.drop()
+        self.message.drop()
         if self._frames.state not in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
             return b""
         if code == CloseReason.NO_STATUS_RCVD:

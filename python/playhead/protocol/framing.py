@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongLine:
-    """A line is longer than `head_bytes`. Having seen its beginning, its owner may `skip_line()` now."""
+    """A line is longer than `head_bytes`. Its owner has seen its beginning, and may `skip` the rest now."""
 
     head: bytes
 
@@ -74,19 +74,6 @@ class EndlessLine:
 
 
 LineEvent = Line | LongLine | OverlongLine | SkippedLine | EndlessLine
-
-
-class Framer(Protocol):
-    """The framing that an inbox uses; see `LineFramer`."""
-
-    @property
-    def head(self) -> bytes: ...
-    @property
-    def length_bytes(self) -> int: ...
-
-    def feed(self, chunk: bytes | bytearray | memoryview) -> None: ...
-    def next_event(self) -> LineEvent | None: ...
-    def skip_line(self) -> None: ...
 
 
 class Assembly:
@@ -149,7 +136,7 @@ class Assembly:
             self._long.write(piece[missing:])
 
     def skip(self) -> None:
-        """Skip the rest of a message that was announced."""
+        """Skip the rest of the message that the last `LongLine` announced; a `SkippedLine` marks its end."""
         if self._long is not None:
             self._tail, self._long = self._long.tail(TAIL_BYTES), None
 
@@ -184,6 +171,16 @@ class Assembly:
         return event
 
 
+class Framer(Protocol):
+    """The framing that an inbox uses; see `LineFramer`."""
+
+    message: Assembly
+    """The unfinished message, which its owner may `skip`."""
+
+    def feed(self, chunk: bytes | bytearray | memoryview) -> None: ...
+    def next_event(self) -> LineEvent | None: ...
+
+
 class LineFramer:
     """Cuts bytes into lines, without the blanks before them. No clock, no stream, no decoding.
 
@@ -193,28 +190,13 @@ class LineFramer:
     """
 
     def __init__(self, *, max_bytes: int, head_bytes: int = HEAD_BYTES) -> None:
-        self._line = Assembly(
+        self.message = Assembly(
             max_bytes=max_bytes, allowed_bytes=ENDLESS_FACTOR * max_bytes, head_bytes=head_bytes
         )
         self._short_bytes = min(head_bytes, max_bytes)
         self._chunk = b""
         self._start = 0
         """Start of what has not been taken from the chunk."""
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes held of lines that have not been returned."""
-        return self._line.held_bytes + len(self._chunk) - self._start
-
-    @property
-    def head(self) -> bytes:
-        """The beginning of the unfinished line (at most `head_bytes`); empty between two lines."""
-        return self._line.head
-
-    @property
-    def length_bytes(self) -> int:
-        """Bytes received of the unfinished line."""
-        return self._line.length_bytes
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Add received bytes. Drain `next_event` after each call, or they pile up."""
@@ -224,7 +206,7 @@ class LineFramer:
     def next_event(self) -> LineEvent | None:
         """The next event, or None if more bytes are needed."""
         newline: int | None = None
-        if not self._line.length_bytes and not self._line.is_endless:
+        if not self.message.length_bytes and not self.message.is_endless:
             # Most lines begin and end in one chunk.
             start = self._start
             if start == len(self._chunk):
@@ -238,19 +220,15 @@ class LineFramer:
             if 0 <= newline <= start + self._short_bytes:
                 self._start = newline + 1
                 return Line(data=self._chunk[start:newline])
-        while (event := self._line.next_event()) is None:
+        while (event := self.message.next_event()) is None:
             start, end = self._start, len(self._chunk)
-            if start == end or self._line.is_endless:
+            if start == end or self.message.is_endless:
                 self._chunk, self._start = b"", 0
                 break
             if newline is None:
                 newline = self._chunk.find(b"\n", start)
             ends = newline >= 0
             self._start = newline + 1 if ends else end
-            self._line.write(memoryview(self._chunk)[start : newline if ends else end], ends=ends)
+            self.message.write(memoryview(self._chunk)[start : newline if ends else end], ends=ends)
             newline = None
         return event
-
-    def skip_line(self) -> None:
-        """Skip the rest of the line that the last `LongLine` announced; a `SkippedLine` marks its end."""
-        self._line.skip()

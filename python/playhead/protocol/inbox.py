@@ -61,7 +61,8 @@ class Inbox:
 
     def receive(self, chunk: bytes | bytearray | memoryview) -> list[Event]:
         """Take received bytes, and return the events of the messages that are complete."""
-        begun_bytes = self._framer.length_bytes
+        message = self._framer.message
+        begun_bytes = message.length_bytes
         self._framer.feed(chunk)
         events: list[Event] = []
         is_alive = False
@@ -78,7 +79,7 @@ class Inbox:
                 is_alive = is_alive or (self._only is None and isinstance(event, Answered | Progressed))
                 events.append(event)
         # Not every chunk continues the message: a WebSocket's may be a ping within it.
-        if is_alive or (self._framer.length_bytes != begun_bytes and self._may_answer(self._framer.head)):
+        if is_alive or (message.length_bytes != begun_bytes and self._may_answer(message.head)):
             events.append(SignOfLife(self._only))
         return events
 
@@ -96,7 +97,7 @@ class Inbox:
         match line:
             case framing.LongLine():
                 if not (line.head.isspace() or self._is_awaited(line.head)):
-                    self._framer.skip_line()
+                    self._framer.message.skip()
             case framing.OverlongLine():
                 event = self._overlong_answer(self._answered(line.head))
             case framing.SkippedLine():

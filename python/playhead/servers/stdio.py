@@ -101,11 +101,11 @@ class StdinLines:
                     f"a line on stdin is longer than {self._limits.message_bytes} bytes (message_bytes)",
                     limit="message_bytes",
                     allowed=self._limits.message_bytes,
-                    got=self._framer.length_bytes,
+                    got=self._framer.message.length_bytes,
                 )
             if event is None:
                 if self._ended:
                     raise StopAsyncIteration
                 data = await trio.to_thread.run_sync(os.read, self._fd, _READ_BYTES, abandon_on_cancel=True)
                 self._ended = not data
-                self._framer.feed(data or (b"\n" if self._framer.length_bytes else b""))
+                self._framer.feed(data or (b"\n" if self._framer.message.length_bytes else b""))

@@ -10,11 +10,10 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from playhead.client import connect
-from playhead.client.session.arrivals import Arrivals
+from playhead.client.session.shared_reads import Arrivals
 from playhead.stream.reader import open_forms
 from playhead.stream.strategies import ResourceRequest
 from tests.servers.raw_http import Exchange, raw_http
-from tests.servers.scripted_stdio import scripted_stdio
 
 PAGE = {"contents": [{"uri": "x:", "blob": "eHh4"}]}
 
@@ -58,35 +57,6 @@ async def test_over_http_only_the_bytes_of_this_answer_count(mock_clock: MockClo
             assert arrivals.last_received() == began
             go_on.set()
         assert arrivals.last_received() == began + 5
-
-
-SLOW_SERVER = """
-sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":{"contents":[' % take("resources/read")["id"])
-sys.stdout.flush()
-requests = map(json.loads, sys.stdin)  # until the answer is whole, none of them is refused
-go_on = next(request for request in requests if request["method"] == "test/go-on")
-sys.stdout.write("]}}\\n")
-say(id=go_on["id"], result={})
-take()
-"""
-
-
-async def test_over_stdio_the_beginning_of_an_awaited_answer_counts(mock_clock: MockClock) -> None:
-    async with connect(scripted_stdio(SLOW_SERVER)) as connected:
-        arrivals = Arrivals()
-        mock_clock.jump(100)
-        began = trio.current_time()
-        async with trio.open_nursery() as nursery:
-
-            async def read() -> None:
-                await connected.read_range(ResourceRequest(uri="x:"), arrivals=arrivals)
-
-            nursery.start_soon(read)
-            while arrivals.last_received() < began:
-                await wait_all_tasks_blocked(0.01)
-            mock_clock.jump(20)
-            await connected.request("test/go-on")
-        assert arrivals.last_received() == began + 20
 
 
 async def test_a_stream_receives_only_its_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from playhead.net_guard import parse_origins
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import open_stream
 from tests.servers.raw_origin import RawOrigin, answer, bounds, raw_origin
-from tests.unit.client.test_http_range import BODY, client, page, ranged
+from tests.unit.client.test_http_range import BODY, client, page, ranged, reading
 
 URL = "https://files.example/song.flac?signature=one"
 
@@ -49,8 +49,7 @@ class CountedOrigin:
 
 async def test_consecutive_pages_share_one_get() -> None:
     origin = CountedOrigin()
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, URL)
+    async with reading(origin, URL) as reader:
         got = [b""] * 4
         async with trio.open_nursery() as nursery:
 
@@ -60,30 +59,25 @@ async def test_consecutive_pages_share_one_get() -> None:
             for index in range(4):
                 nursery.start_soon(read, index)
                 await trio.lowlevel.checkpoint()
-        await reader.aclose()
     assert b"".join(got) == BODY
     assert origin.starts == [0]
 
 
 async def test_a_page_that_does_not_continue_a_body_sends_a_new_request() -> None:
     origin = CountedOrigin()
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, URL)
+    async with reading(origin, URL) as reader:
         assert await page(reader, 0, 100) == BODY[:100]
         assert await page(reader, 9000, 9100) == BODY[9000:9100]
         assert await page(reader, 100, 200) == BODY[100:200]
         assert await page(reader, 9100, 9200) == BODY[9100:9200]
-        await reader.aclose()
     assert origin.starts == [0, 9000]
 
 
 async def test_a_page_across_two_gets_is_one_page() -> None:
     origin = CountedOrigin()
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, URL, run_bytes=1000)
+    async with reading(origin, URL, run_bytes=1000) as reader:
         assert await page(reader, 0, 900) == BODY[:900]
         assert await page(reader, 900, 2500) == BODY[900:2500]
-        await reader.aclose()
     assert origin.starts == [0, 1000, 2000]
     assert [each.headers["range"] for each in origin.requests] == [
         "bytes=0-999",
@@ -100,8 +94,7 @@ async def test_an_origin_with_pages_of_its_own_is_asked_for_the_rest() -> None:
             206, headers={"content-range": f"bytes {first}-{first + len(part) - 1}/{len(BODY)}"}, content=part
         )
 
-    async with client(capped) as http:
-        reader = HttpRangeReader(http, URL)
+    async with reading(capped, URL) as reader:
         assert await page(reader, 0, 2000) == BODY[:2000]
         assert await page(reader, 2000, len(BODY) + 10) == BODY[2000:]
 
@@ -185,8 +178,7 @@ async def test_a_link_that_cuts_every_answer_is_an_error() -> None:
 
 async def test_ranges_are_conditional_on_the_first_version() -> None:
     origin = CountedOrigin()
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, URL, run_bytes=100)
+    async with reading(origin, URL, run_bytes=100) as reader:
         await reader(0, 100)
         await reader(100, 200)
     assert [each.headers.get("if-range") for each in origin.requests] == [None, '"v1"']
@@ -203,8 +195,7 @@ async def test_an_entity_tag_beyond_ascii_is_compared_and_not_sent() -> None:
 
     tag = b'"\xe9"'
     origin = CountedOrigin(respond)
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, URL, run_bytes=100)
+    async with reading(origin, URL, run_bytes=100) as reader:
         assert await page(reader, 0, 200) == BODY[:200]
         tag = b'"\xe8"'
         with pytest.raises(errors.ResourceChangedError, match="entity tag"):
@@ -227,8 +218,7 @@ async def test_an_answer_of_another_version_is_refused(
     second: Callable[[httpx2.Request], httpx2.Response],
 ) -> None:
     origin = CountedOrigin()
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, URL, run_bytes=100)
+    async with reading(origin, URL, run_bytes=100) as reader:
         await reader(0, 100)
         origin.respond = second
         with pytest.raises(errors.ResourceChangedError) as caught:
@@ -238,11 +228,9 @@ async def test_an_answer_of_another_version_is_refused(
 
 async def test_an_origin_without_ranges_sends_what_is_played_once() -> None:
     origin = CountedOrigin(lambda _: httpx2.Response(200, content=BODY))
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, URL, run_bytes=1000)
+    async with reading(origin, URL, run_bytes=1000) as reader:
         for start in range(0, len(BODY), 500):
             assert await page(reader, start, start + 500) == BODY[start : start + 500]
-        await reader.aclose()
     assert len(origin.requests) == 1
 
 
@@ -254,13 +242,11 @@ async def test_a_shorter_body_without_a_length_is_a_change_and_not_an_end() -> N
         return httpx2.Response(200, content=chunks(body))
 
     body = BODY
-    async with client(respond) as http:
-        reader = HttpRangeReader(http, URL, run_bytes=1000)
+    async with reading(respond, URL, run_bytes=1000) as reader:
         assert await page(reader, 0, 1000) == BODY[:1000]
         body = BODY[:300]
         with pytest.raises(errors.ResourceChangedError, match="300 bytes in place of 1000 or more"):
             await reader(5000, 6000)
-        await reader.aclose()
 
 
 @dataclass
@@ -362,8 +348,7 @@ def only(*signatures: str) -> Callable[[httpx2.Request], httpx2.Response]:
 async def test_an_expired_url_is_authorised_once_for_all_reads_and_reading_goes_on() -> None:
     authority = Authority(URL, URL.replace("one", "two"))
     origin = CountedOrigin(only("one"))
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, authority, run_bytes=500)
+    async with reading(origin, authority, run_bytes=500) as reader:
         assert await page(reader, 0, 500) == BODY[:500]
         origin.respond = only("two")
         got: dict[int, bytes] = {}
@@ -374,7 +359,6 @@ async def test_an_expired_url_is_authorised_once_for_all_reads_and_reading_goes_
         async with trio.open_nursery() as nursery:
             for start in (500, 1000, 1500):
                 nursery.start_soon(read, start)
-        await reader.aclose()
     assert got == {start: BODY[start : start + 500] for start in (500, 1000, 1500)}
     assert len(authority.asked_at) == 2
 
@@ -382,8 +366,7 @@ async def test_an_expired_url_is_authorised_once_for_all_reads_and_reading_goes_
 async def test_a_url_is_authorised_again_at_most_once_in_thirty_seconds(autojump_clock: MockClock) -> None:
     authority = Authority(URL)
     origin = CountedOrigin(only("one"))
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, authority, run_bytes=500)
+    async with reading(origin, authority, run_bytes=500) as reader:
         await reader(0, 500)
         origin.respond = only("none")
         for wait in (30.0, 20.0):
@@ -395,7 +378,6 @@ async def test_a_url_is_authorised_again_at_most_once_in_thirty_seconds(autojump
         await trio.sleep(10)
         origin.respond = only("one")
         assert await page(reader, 500, 600) == BODY[500:600]
-        await reader.aclose()
     assert len(authority.asked_at) == 2
 
 
@@ -423,8 +405,7 @@ async def test_another_file_under_the_same_handle_is_a_change() -> None:
         return Download(url=URL, file=next(files))
 
     origin = CountedOrigin(only("one"))
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, authorize, run_bytes=500)
+    async with reading(origin, authorize, run_bytes=500) as reader:
         await reader(0, 500)
         origin.respond = only("two")
         with pytest.raises(errors.ResourceChangedError, match="size 6 in place of 5"):
@@ -438,10 +419,8 @@ async def test_the_headers_of_a_download_go_to_its_own_origin_only() -> None:
         return ranged(request)
 
     origin = CountedOrigin(respond)
-    async with client(origin) as http:
-        reader = HttpRangeReader(http, Authority(URL, headers={"x-ticket": "canary"}))
+    async with reading(origin, Authority(URL, headers={"x-ticket": "canary"})) as reader:
         assert await page(reader, 0, 10) == BODY[:10]
-        await reader.aclose()
     assert [each.headers.get("x-ticket") for each in origin.requests] == ["canary", None]
     assert all("range" in each.headers for each in origin.requests)
 

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 import trio
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.shared.exceptions import MCPError
-from mcp_types import EmptyResult, Request
 from pydantic import BaseModel
 from trio.testing import MockClock
 
@@ -252,45 +250,6 @@ async def test_input_that_nobody_can_give_is_a_protocol_error(method: str) -> No
 
 
 # --- a server's own requests -------------------------------------------------------------------------
-
-
-def curious_server() -> MCPServer:
-    """Asks for what its tool is told to ask for, and returns the answer."""
-    server: MCPServer = MCPServer("curious", log_level="CRITICAL")
-
-    @server.tool()
-    async def ask(context: Context, method: str, params: dict[str, Any] | None = None) -> str:
-        request: Request[Any, Any] = Request(method=method, params=params)
-        try:
-            await context.session.send_request(request, EmptyResult)
-        except MCPError as error:
-            return f"{error.error.code} {error.error.message}"
-        return "answered"
-
-    return server
-
-
-@pytest.mark.requirement("MCP-35")
-@pytest.mark.parametrize(
-    ("method", "params", "expected"),
-    [
-        ("ping", None, "answered"),
-        ("elicitation/create", FORM["params"], "-32600 Elicitation not supported"),
-        (
-            "sampling/createMessage",
-            {"messages": [], "maxTokens": 1},
-            "-32600 Sampling not supported",
-        ),
-        ("roots/list", None, "-32600 List roots not supported"),
-        ("tea/make", None, "-32601 Method not found"),
-    ],
-)
-async def test_a_ping_is_answered_and_what_was_not_offered_is_refused(
-    method: str, params: Any, expected: str
-) -> None:
-    async with connect(curious_server(), mode="legacy") as session:
-        result = await session.call_tool("ask", {"method": method, "params": params})
-        assert result.text == expected
 
 
 def test_without_a_function_nothing_is_offered() -> None:

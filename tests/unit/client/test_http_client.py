@@ -7,9 +7,9 @@ import hashlib
 import logging
 import re
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import httpcore2
 import httpx2
@@ -21,74 +21,26 @@ from playhead.client.transports.http_client import HttpClient, HttpRequest, Http
 from playhead.errors import AccessDeniedError, LimitError
 from playhead.web_address import WebAddress
 from tests.servers.loopback import tcp_server
+from tests.servers.raw_http import Exchange as Asked
+from tests.servers.raw_http import Handler, RawServer, raw_http
 
 MIB = 1024 * 1024
 
 
-@dataclass
-class Asked:
-    """One request as the origin received it."""
-
-    head: bytes
-    body: bytes
-    stream: trio.SocketStream
-
-    @property
-    def target(self) -> str:
-        return self.head.split(b" ", 2)[1].decode()
-
-    @property
-    def method(self) -> str:
-        return self.head.split(b" ", 1)[0].decode()
-
-    def header(self, name: str) -> str | None:
-        found = re.search(rf"(?im)^{name}: *(.*?)\r?$", self.head.decode("latin-1"))
-        return None if found is None else found[1]
-
-    async def answer(self, body: bytes = b"", *headers: str, status: str = "200 OK") -> None:
-        lines = [f"HTTP/1.1 {status}", f"content-length: {len(body)}", *headers, "", ""]
-        await self.stream.send_all("\r\n".join(lines).encode() + body)
-
-
-Handler = Callable[[Asked], Awaitable[None]]
-
-
-@dataclass
-class Origin:
-    url: str = ""
-    connections: int = 0
-    asked: list[Asked] = field(default_factory=list)
-
-
 @asynccontextmanager
-async def origin(handler: Handler) -> AsyncIterator[Origin]:
-    served = Origin()
+async def origin(handler: Handler) -> AsyncIterator[RawServer]:
+    async with raw_http(handler) as server:
+        server.greet = nothing
+        server.url = server.url.removesuffix("/mcp")
+        yield server
 
-    async def serve(stream: trio.SocketStream) -> None:
-        served.connections += 1
-        data = b""
-        try:
-            async with stream:
-                while True:
-                    while b"\r\n\r\n" not in data:
-                        if not (chunk := await stream.receive_some()):
-                            return
-                        data += chunk
-                    head, _, data = data.partition(b"\r\n\r\n")
-                    length = re.search(rb"(?i)content-length: (\d+)", head)
-                    while len(data) < (int(length[1]) if length else 0):
-                        data += await stream.receive_some()
-                    size = int(length[1]) if length else 0
-                    asked = Asked(head, data[:size], stream)
-                    data = data[size:]
-                    served.asked.append(asked)
-                    await handler(asked)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return
 
-    async with tcp_server(serve) as port:
-        served.url = f"http://127.0.0.1:{port}"
-        yield served
+async def nothing(_asked: Asked) -> bool:
+    return False
+
+
+async def answer(asked: Asked, body: bytes = b"", *headers: str, status: int = 200) -> None:
+    await asked.body(body, status=status, headers="".join(f"{each}\r\n" for each in headers))
 
 
 def get(url: str) -> HttpRequest:
@@ -107,7 +59,7 @@ async def whole(response: HttpResponse, allowed: int = MIB) -> bytes:
 
 
 async def says_target(asked: Asked) -> None:
-    await asked.answer(asked.target.encode())
+    await answer(asked, asked.target.encode())
 
 
 # --- connections -------------------------------------------------------------------------------------
@@ -125,7 +77,7 @@ async def test_requests_in_turn_share_a_connection_and_requests_at_once_do_not()
 
 async def test_a_connection_that_the_server_has_closed_is_not_reused() -> None:
     async def close(asked: Asked) -> None:
-        await asked.answer(b"here")
+        await answer(asked, b"here")
         await asked.stream.aclose()
 
     async with origin(close) as served, HttpClient() as client:
@@ -165,7 +117,7 @@ async def test_no_more_connections_are_open_than_allowed_and_the_others_wait() -
         most = max(most, open_now)
         await go_on.wait()
         open_now -= 1
-        await asked.answer(b"x")
+        await answer(asked, b"x")
 
     async with origin(slow) as served, HttpClient(connections=2) as client, trio.open_nursery() as nursery:
 
@@ -175,9 +127,9 @@ async def test_no_more_connections_are_open_than_allowed_and_the_others_wait() -
         for _ in range(6):
             nursery.start_soon(fetch)
         await trio.testing.wait_all_tasks_blocked(0.05)
-        assert len(served.asked) == 2
+        assert len(served.headers) == 2
         go_on.set()
-    assert (most, len(served.asked)) == (2, 6)
+    assert (most, len(served.headers)) == (2, 6)
 
 
 async def test_an_idle_connection_makes_room_for_another_origin() -> None:
@@ -195,7 +147,7 @@ async def test_a_request_cancelled_while_it_waits_for_its_answer_frees_its_place
     async def never(asked: Asked) -> None:
         if asked.target == "/never":
             await trio.sleep_forever()
-        await asked.answer(b"x")
+        await answer(asked, b"x")
 
     async with origin(never) as served, HttpClient(connections=1) as client:
         async with trio.open_nursery() as nursery:
@@ -211,7 +163,7 @@ async def test_a_redirect_cancelled_while_it_is_read_frees_its_place() -> None:
             head = b"HTTP/1.1 307 X\r\nlocation: /new\r\ncontent-length: 5\r\n\r\n"
             await asked.stream.send_all(head)
             await trio.sleep_forever()
-        await asked.answer(b"x")
+        await answer(asked, b"x")
 
     async with origin(handle) as served, HttpClient(connections=1) as client:
         async with trio.open_nursery() as nursery:
@@ -225,7 +177,7 @@ async def test_an_answer_that_outlives_its_client_closes_its_connection() -> Non
     ended = trio.Event()
 
     async def handle(asked: Asked) -> None:
-        await asked.answer(b"late")
+        await answer(asked, b"late")
         assert not await asked.stream.receive_some()
         ended.set()
         await asked.stream.aclose()
@@ -289,7 +241,7 @@ async def test_a_body_that_was_compressed_unasked_is_decoded(
     body = bytes(range(256)) * 9000
 
     async def packed(asked: Asked) -> None:
-        await asked.answer(pack(body), f"content-encoding: {encoding}")
+        await answer(asked, pack(body), f"content-encoding: {encoding}")
 
     async with origin(packed) as served, HttpClient() as client:
         for _ in range(2):
@@ -300,7 +252,7 @@ async def test_a_body_that_was_compressed_unasked_is_decoded(
 @pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"\x1f\x8b"])
 async def test_a_body_that_is_not_what_it_says_is_a_protocol_error(body: bytes) -> None:
     async def lie(asked: Asked) -> None:
-        await asked.answer(body, "content-encoding: gzip")
+        await answer(asked, body, "content-encoding: gzip")
 
     async with origin(lie) as served, HttpClient() as client:
         with pytest.raises(httpcore2.RemoteProtocolError, match="gzip"):
@@ -327,7 +279,7 @@ async def test_a_small_body_that_stands_for_a_large_one_is_cut() -> None:
     bomb = gzip.compress(b"\0" * (64 * MIB))
 
     async def send_bomb(asked: Asked) -> None:
-        await asked.answer(bomb, "content-encoding: gzip")
+        await answer(asked, bomb, "content-encoding: gzip")
 
     async with origin(send_bomb) as served, HttpClient() as client:
         with pytest.raises(LimitError) as caught:
@@ -341,9 +293,9 @@ async def test_a_small_body_that_stands_for_a_large_one_is_cut() -> None:
 def redirecting(status: int, to: str) -> Handler:
     async def handle(asked: Asked) -> None:
         if asked.target.startswith("/old"):
-            await asked.answer(b"moved", f"location: {to}", status=f"{status} X")
+            await answer(asked, b"moved", f"location: {to}", status=status)
         else:
-            await asked.answer(asked.method.encode() + b" " + asked.target.encode() + b" " + asked.body)
+            await answer(asked, asked.verb.encode() + b" " + asked.target.encode() + b" " + asked.content)
 
     return handle
 
@@ -375,7 +327,7 @@ async def test_the_query_is_kept_where_the_redirect_has_none() -> None:
 )
 async def test_a_redirect_away_from_the_origin_is_not_followed(to: str) -> None:
     async def handle(asked: Asked) -> None:
-        await redirecting(307, to.format(host=asked.header("host")))(asked)
+        await redirecting(307, to.format(host=asked.headers.get("host")))(asked)
 
     async with origin(handle) as served, HttpClient() as client:
         response = await client.send(get(f"{served.url}/old"))
@@ -410,7 +362,7 @@ async def test_a_circle_of_redirects_ends() -> None:
     async with origin(redirecting(307, "/old")) as served, HttpClient() as client:
         response = await client.send(get(f"{served.url}/old"))
         assert (response.status, await whole(response)) == (307, b"moved")
-        assert (len(served.asked), served.connections) == (21, 1)
+        assert (len(served.headers), served.connections) == (21, 1)
 
 
 # --- cookies -----------------------------------------------------------------------------------------
@@ -422,7 +374,7 @@ async def test_cookies_are_sent_back_to_their_origin_until_they_are_deleted() ->
             "/set": ["set-cookie: node=7; Path=/", "set-cookie: other=x; Path=/set; HttpOnly"],
             "/end": ["set-cookie: node=; Path=/; Max-Age=0"],
         }.get(asked.target, [])
-        await asked.answer((asked.header("cookie") or "none").encode(), *set_cookie)
+        await answer(asked, (asked.headers.get("cookie") or "none").encode(), *set_cookie)
 
     async with origin(balance) as served, HttpClient() as client:
         found = [
@@ -433,7 +385,7 @@ async def test_cookies_are_sent_back_to_their_origin_until_they_are_deleted() ->
 
 async def test_a_cookie_of_the_caller_precedes_the_jar() -> None:
     async def balance(asked: Asked) -> None:
-        await asked.answer((asked.header("cookie") or "none").encode(), "set-cookie: node=7")
+        await answer(asked, (asked.headers.get("cookie") or "none").encode(), "set-cookie: node=7")
 
     async with origin(balance) as served, HttpClient() as client:
         await whole(await client.send(get(served.url)))
@@ -452,16 +404,16 @@ def digest_origin() -> Handler:
 
     async def handle(asked: Asked) -> None:
         nonlocal nonce
-        given = dict(re.findall(r'(\w+)="?([^",]*)"?', asked.header("authorization") or ""))
+        given = dict(re.findall(r'(\w+)="?([^",]*)"?', asked.headers.get("authorization") or ""))
         ha1 = hashlib.md5(b"me:files:secret").hexdigest()
-        ha2 = hashlib.md5(f"{asked.method}:{asked.target}".encode()).hexdigest()
+        ha2 = hashlib.md5(f"{asked.verb}:{asked.target}".encode()).hexdigest()
         middle = f"{given.get('nonce')}:{given.get('nc')}:{given.get('cnonce')}:auth"
         if given.get("response") == hashlib.md5(f"{ha1}:{middle}:{ha2}".encode()).hexdigest():
-            await asked.answer(b"for you: " + asked.body)
+            await answer(asked, b"for you: " + asked.content)
             return
         nonce += 1
         challenge = f'www-authenticate: Digest realm="files", nonce="n{nonce}", qop="auth", algorithm=MD5'
-        await asked.answer(b"no", challenge, status="401 X")
+        await answer(asked, b"no", challenge, status=401)
 
     return handle
 
@@ -471,7 +423,7 @@ async def test_a_digest_signs_each_request_with_its_body_sent_again() -> None:
     async with origin(digest_origin()) as served, HttpClient(auth=auth) as client:
         for target in ("/a?q=1", "/b"):
             assert await whole(await client.send(post(served.url + target, b"x"))) == b"for you: x"
-        assert len(served.asked) == 3
+        assert len(served.headers) == 3
         assert served.connections == 1
 
 
@@ -492,10 +444,10 @@ class BodyAuth(httpx2.Auth):
 
 async def test_a_cookie_of_a_refusal_is_sent_with_the_signed_request() -> None:
     async def handle(asked: Asked) -> None:
-        if asked.header("x-word") == "open":
-            await asked.answer((asked.header("cookie") or "").encode())
+        if asked.headers.get("x-word") == "open":
+            await answer(asked, (asked.headers.get("cookie") or "").encode())
         else:
-            await asked.answer(b"open", "set-cookie: node=7", status="401 X")
+            await answer(asked, b"open", "set-cookie: node=7", status=401)
 
     async with origin(handle) as served, HttpClient(auth=BodyAuth()) as client:
         assert await whole(await client.send(get(served.url))) == b"node=7"
@@ -503,20 +455,20 @@ async def test_a_cookie_of_a_refusal_is_sent_with_the_signed_request() -> None:
 
 async def test_a_flow_may_read_bodies_in_both_directions() -> None:
     async def handle(asked: Asked) -> None:
-        if asked.header("x-word") == "open":
-            await asked.answer(gzip.compress(b"welcome"), "content-encoding: gzip")
+        if asked.headers.get("x-word") == "open":
+            await answer(asked, gzip.compress(b"welcome"), "content-encoding: gzip")
         else:
-            await asked.answer(b"open", status="401 X")
+            await answer(asked, b"open", status=401)
 
     async with origin(handle) as served, HttpClient(auth=BodyAuth()) as client:
         assert await whole(await client.send(post(served.url, b"12345"))) == b"welcome"
-        assert served.asked[0].header("x-length") == "5"
+        assert served.headers[0]["x-length"] == "5"
         assert served.connections == 1
 
 
 async def test_the_answer_that_a_flow_reads_has_a_limit() -> None:
     async def flood(asked: Asked) -> None:
-        await asked.answer(b"x" * 10_000, status="401 X")
+        await answer(asked, b"x" * 10_000, status=401)
 
     async with origin(flood) as served, HttpClient(auth=BodyAuth(), body_bytes=1000) as client:
         with pytest.raises(LimitError):
@@ -541,9 +493,9 @@ async def test_a_failed_flow_of_the_sdk_is_a_denied_access_without_its_text() ->
 async def test_each_redirect_is_authorized_anew() -> None:
     async def handle(asked: Asked) -> None:
         if asked.target == "/old":
-            await asked.answer(b"", "location: /new", status="308 X")
+            await answer(asked, b"", "location: /new", status=308)
         else:
-            await asked.answer((asked.header("authorization") or "").encode())
+            await answer(asked, (asked.headers.get("authorization") or "").encode())
 
     async with origin(handle) as served, HttpClient(auth=httpx2.BasicAuth("me", "pw")) as client:
         assert await whole(await client.send(post(f"{served.url}/old", b"x"))) == b"Basic bWU6cHc="

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 import httpcore2
 import httpx2
@@ -12,9 +13,10 @@ import trio
 from trio.testing import MockClock
 
 from playhead import errors
-from playhead.client.session.arrivals import Arrivals
+from playhead.client.session.downloads import Download
 from playhead.client.session.http_range import ResourceVersion, fetch_range
 from playhead.client.session.http_range_reader import HttpRangeReader
+from playhead.client.session.shared_reads import Arrivals
 from playhead.client.transports.http_client import HttpClient
 from playhead.limits import Limits
 from tests.servers.answering_network import Answer, answering_client
@@ -55,8 +57,16 @@ def status(code: int, **headers: str) -> Answer:
 client = answering_client
 
 
+@asynccontextmanager
+async def reading(
+    answer: Answer, url: str | Callable[[], Awaitable[Download]], **how: Any
+) -> AsyncIterator[HttpRangeReader]:
+    async with client(answer) as http, aclosing(HttpRangeReader(http, url, **how)) as reader:
+        yield reader
+
+
 async def read(answer: Answer, start: int, end: int) -> bytes:
-    async with client(answer) as http, aclosing(HttpRangeReader(http, URL)) as reader:
+    async with reading(answer, URL) as reader:
         return await page(reader, start, end)
 
 
@@ -65,7 +75,7 @@ async def page(reader: HttpRangeReader, start: int, end: int) -> bytes:
 
 
 async def test_a_partial_answer_is_the_page_with_the_total_and_the_type() -> None:
-    async with client(ranged) as http, aclosing(HttpRangeReader(http, URL)) as reader:
+    async with reading(ranged, URL) as reader:
         found = await reader(100, 5000)
     assert found.blobs == (BODY[100:5000],)
     assert found.total_bytes == len(BODY)
@@ -79,8 +89,7 @@ async def test_without_a_total_the_read_past_the_end_is_the_proof_of_the_end() -
         return found
 
     got = b""
-    async with client(answer) as http:
-        reader = HttpRangeReader(http, URL)
+    async with reading(answer, URL) as reader:
         while len(got) < len(BODY):
             got += await page(reader, len(got), len(got) + 3000)
         with pytest.raises(errors.RangePastEndError):
@@ -114,8 +123,7 @@ async def test_the_end_of_a_whole_body_without_a_length_is_the_total() -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield BODY
 
-    async with client(lambda _: httpx2.Response(200, content=chunks())) as http:
-        reader = HttpRangeReader(http, URL)
+    async with reading(lambda _: httpx2.Response(200, content=chunks()), URL) as reader:
         found = await reader(0, len(BODY) + 1)
     assert found.total_bytes == len(BODY)
 

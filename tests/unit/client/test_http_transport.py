@@ -141,40 +141,14 @@ def test_a_place_shows_no_userinfo_query_or_fragment() -> None:
 
 
 @pytest.mark.requirement("MCP-39")
-async def test_a_tool_whose_header_is_none_is_left_out_and_the_others_are_mirrored_from_the_first_call() -> (
-    None
-):
-    seen: list[str | None] = []
-
-    def parameter(header: str) -> dict[str, str]:
-        return {"type": "string", "x-mcp-header": header}
-
-    async def handle(exchange: Exchange) -> None:
-        match exchange.method:
-            case "tools/list":
-                schemas = {"good": "City", "bad": "two words"}
-                tools = [
-                    {"name": name, "inputSchema": {"type": "object", "properties": {"c": parameter(said)}}}
-                    for name, said in schemas.items()
-                ]
-                await exchange.result({"tools": tools, "ttlMs": 0, "cacheScope": "private"})
-            case "tools/call":
-                seen.append(exchange.headers.get("mcp-param-city"))
-                await exchange.result({"content": []})
-            case _:
-                await exchange.error(-32601, "no")
-
-    async with raw_http(handle) as server, connect(server.url, mode="2026-07-28") as session:
-        assert [tool.name for tool in await session.list_tools()] == ["good"]
-        await session.call_tool("good", {"c": "Oslo"})
-    assert seen == ["Oslo"]
-
-
-@pytest.mark.requirement("MCP-39")
 async def test_behaviour_24_headers_are_learned_from_every_page_and_forgotten_with_their_mark() -> None:
     marked = {"type": "object", "properties": {"c": {"type": "string", "x-mcp-header": "City"}}}
+    wrong = {"type": "object", "properties": {"c": {"type": "string", "x-mcp-header": "two words"}}}
     pages: list[dict[str, Any]] = [
-        {"tools": [{"name": "first", "inputSchema": marked}], "nextCursor": "2"},
+        {
+            "tools": [{"name": "first", "inputSchema": marked}, {"name": "bad", "inputSchema": wrong}],
+            "nextCursor": "2",
+        },
         {"tools": [{"name": "second", "inputSchema": marked}]},
         {"tools": [{"name": "first", "inputSchema": {"type": "object"}}]},
     ]
@@ -193,7 +167,7 @@ async def test_behaviour_24_headers_are_learned_from_every_page_and_forgotten_wi
 
     async with raw_http(handle) as server, connect(server.url, mode="2026-07-28") as session:
         for _ in range(2):
-            await session.list_tools()
+            assert "bad" not in [tool.name for tool in await session.list_tools()]
             for name in ("first", "second"):
                 await session.call_tool(name, {"c": "Oslo"})
     assert seen == [("first", "Oslo"), ("second", "Oslo"), ("first", None), ("second", None)]

@@ -12,8 +12,7 @@ import trio
 import trio.testing
 from mcp.server import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
-from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, ListToolsResult
+from mcp_types import ListToolsResult
 
 from playhead.client import Session, connect
 from playhead.client.session.list_changed import (
@@ -98,33 +97,6 @@ async def test_a_channel_that_was_closed_is_forgotten_and_the_others_end_with_th
         assert [item async for item in session.tool_list_changes()] == []
 
 
-async def test_nothing_is_subscribed_without_a_listener() -> None:
-    listening: list[str] = []
-
-    async def handle(exchange: Exchange) -> None:
-        listening.append(exchange.method)
-        if exchange.method == "tools/list":
-            await exchange.result(
-                {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-            )
-        else:
-            await exchange.error(-32601, "Method not found")
-
-    async with raw_http(handle) as server, connect(server.url, mode="2026-07-28") as session:
-        await session.list_tools()
-        await session.list_tools()
-        assert "subscriptions/listen" not in listening
-        changes = session.tool_list_changes()
-        with trio.fail_after(PATIENCE):
-            while "subscriptions/listen" not in listening:
-                await session.list_tools()
-        # Refused: never asked again, and silent.
-        await session.list_tools()
-        assert listening.count("subscriptions/listen") == 1
-        with pytest.raises(trio.WouldBlock):
-            changes.receive_nowait()
-
-
 async def test_a_subscription_that_was_lost_is_made_again_and_that_is_an_item(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -146,28 +118,6 @@ async def test_a_subscription_that_was_lost_is_made_again_and_that_is_an_item(
         handlers[0].close()
         await changes.receive()
         assert len(handlers) == 2
-
-
-async def test_a_server_that_drops_every_subscription_is_left_in_peace(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    tries = 0
-
-    async def listen(_context: Any, _params: Any) -> Any:
-        nonlocal tries
-        tries += 1
-        raise MCPError(INTERNAL_ERROR, "not now")
-
-    async def tools(_context: Any, _params: Any) -> ListToolsResult:
-        return ListToolsResult(tools=[])
-
-    server: Server[Any] = Server("busy", on_list_tools=tools, on_subscriptions_listen=listen)
-    async with connect(server, mode="2026-07-28") as session:
-        changes = session.tool_list_changes()
-        await trio.sleep(3600)
-        assert tries == 1 + len(RETRY_SECONDS)
-        with pytest.raises(trio.WouldBlock):
-            changes.receive_nowait()
 
 
 async def test_a_new_connection_is_an_item_since_nobody_knows_what_was_missed() -> None:

@@ -73,13 +73,6 @@ async def said_when_refused(config: ServerConfig) -> str:
     return str(caught.value)
 
 
-async def test_a_private_authority_is_accepted_where_the_file_names_it(files: Files, tmp_path: Path) -> None:
-    async with tls_server(files) as server:
-        assert server.url.startswith("https://")
-        async with connect(entry(tmp_path, server.url, {"authorities": str(files.authority)})) as session:
-            assert session.server_info is not None
-
-
 async def test_behaviour_22_the_authorities_of_ssl_cert_file_are_trusted(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,14 +127,6 @@ async def test_without_the_right_client_certificate_nothing_is_connected(
         said = await said_when_refused(entry(tmp_path, server.url, tls))
         assert server.queries == []
     assert "tls.certificate" in said
-
-
-async def test_verify_false_takes_any_certificate(files: Files, tmp_path: Path) -> None:
-    async with (
-        tls_server(files) as server,
-        connect(entry(tmp_path, server.url, {"verify": False})) as session,
-    ):
-        assert session.server_info is not None
 
 
 async def test_verify_false_still_gives_the_client_certificate(files: Files, tmp_path: Path) -> None:

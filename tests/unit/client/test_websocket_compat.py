@@ -27,7 +27,6 @@ class Peer:
     ) -> Outgoing:
         for _ in range(count):
             outgoing = self.exchange.request(method, params or {})
-            self.leniency.sending(outgoing)
         return outgoing
 
     def say(self, **message: object) -> list[tuple[object, str]]:
@@ -164,12 +163,5 @@ def test_what_was_forgiven_is_counted(peer: Peer) -> None:
     peer.ask()
     peer.say(id=1, error=UNGREETED)
     peer.say(error=UNREADABLE)
-    counted = peer.leniency.faults() + peer.exchange.faults()
+    counted = peer.exchange.faults()
     assert (counted.bare_initialized, counted.nameless_errors) == (1, 1)
-
-
-def test_answered_requests_are_forgotten(peer: Peer) -> None:
-    for _ in range(1000):
-        sent = peer.ask()
-        peer.exchange.cancel(sent.id)
-    assert len(peer.leniency._sent) < 200

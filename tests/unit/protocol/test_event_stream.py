@@ -56,17 +56,17 @@ def test_a_stream_that_resumes_another_begins_anew_with_its_last_id() -> None:
     parser.of(b"id: e-1\ndata: {}\n\nid: e-2\ndata: {")
     parser.restart()
     assert parser.of(b"\xef\xbb\xbfdata: []\n\n") == [Line(data=b"[]")]
-    assert (parser.last_event_id, parser.head) == (b"e-1", b"")
+    assert (parser.last_event_id, parser.message.head) == (b"e-1", b"")
 
 
 def test_the_head_of_an_unfinished_event_shows_as_it_arrives() -> None:
     parser = stream()
     parser.of(b': ping\n\ndata: {"jsonrpc"')
-    assert parser.head == b'{"jsonrpc"'
+    assert parser.message.head == b'{"jsonrpc"'
     parser.of(b"x" * 500)
-    assert len(parser.head) == HEAD_BYTES
+    assert len(parser.message.head) == HEAD_BYTES
     parser.of(b"\n\n: ping")
-    assert parser.head == b""
+    assert parser.message.head == b""
 
 
 def test_an_event_past_the_limit_is_reported_at_once_and_skipped() -> None:
@@ -87,7 +87,7 @@ def test_an_event_without_an_end_is_the_last() -> None:
 def test_an_event_that_nobody_awaits_is_skipped_when_its_head_has_shown_it() -> None:
     parser = stream()
     assert parser.of(b"data: " + b"x" * 300) == [LongLine(head=b"x" * HEAD_BYTES)]
-    parser.skip_line()
+    parser.message.skip()
     (skipped,) = parser.of(b"y" * 300 + b"\n\n")
     assert isinstance(skipped, SkippedLine)
     assert (skipped.length_bytes, skipped.overlong) == (600, False)

@@ -61,7 +61,7 @@ def test_an_overlong_message_is_reported_and_skipped_and_the_next_one_is_read() 
         LongLine(head=b"xxxxxxxx"),
         OverlongLine(head=b"xxxxxxxx"),
     ]
-    assert (frames.held_bytes, frames.head) == (0, b"xxxxxxxx")
+    assert (frames.message.held_bytes, frames.message.head) == (0, b"xxxxxxxx")
     assert events(frames, frame(b"end", first=False) + frame(b"{}")) == [
         SkippedLine(head=b"xxxxxxxx", tail=b"x" * 30 + b"end", length_bytes=33, overlong=True),
         Line(data=b"{}"),
@@ -71,8 +71,8 @@ def test_an_overlong_message_is_reported_and_skipped_and_the_next_one_is_read() 
 def test_the_owner_may_skip_a_long_message() -> None:
     frames = client()
     assert events(frames, frame(b"123456789", final=False)) == [LongLine(head=b"12345678")]
-    frames.skip_line()
-    assert frames.held_bytes == 0
+    frames.message.skip()
+    assert frames.message.held_bytes == 0
     assert events(frames, frame(b"0", first=False)) == [
         SkippedLine(head=b"12345678", tail=b"1234567890", length_bytes=10, overlong=False)
     ]
@@ -111,7 +111,7 @@ def test_a_binary_message_is_counted_and_held_nowhere() -> None:
 def test_a_hundred_thousand_empty_fragments_cost_nothing() -> None:
     frames = client()
     assert events(frames, frame(b"{", final=False) + frame(b"", first=False, final=False) * 100_000) == []
-    assert frames.held_bytes == 1
+    assert frames.message.held_bytes == 1
     assert events(frames, frame(b"}", first=False)) == [Line(data=b"{}")]
 
 
@@ -129,7 +129,7 @@ def test_the_owner_may_end_the_connection_at_a_message() -> None:
     assert events(frames, frame(b"123456789", final=False)) == [LongLine(head=b"12345678")]
     frames.refuse(1013, "later")
     assert frames.closed == Closed(end=End.REFUSED, code=1013, reason="later")
-    assert (events(frames, frame(b"0", first=False)), frames.held_bytes) == ([], 0)
+    assert (events(frames, frame(b"0", first=False)), frames.message.held_bytes) == ([], 0)
     closing = Connection(SERVER)
     closing.receive_data(frames.control())
     assert [event.code for event in closing.events() if isinstance(event, CloseConnection)] == [1013]
@@ -189,7 +189,7 @@ def test_after_our_close_messages_are_dropped_until_the_peers() -> None:
     with pytest.raises(LocalProtocolError):
         frames.text("{}")
     assert events(frames, frame(b"x" * 70, first=False) + frame(b"{}")) == []
-    assert frames.held_bytes == 0
+    assert frames.message.held_bytes == 0
     events(frames, peer.send(closing.response()))  # type: ignore[attr-defined]
     assert frames.closed is not None
     assert frames.closed.end is End.PEER

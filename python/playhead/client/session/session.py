@@ -19,7 +19,6 @@ import trio
 from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result
 from playhead.client.call_results.media import ResourceMedia
-from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.connection import Connection
 from playhead.client.session.elicitation import WITH_INPUT, Elicitor, params_with_input
 from playhead.client.session.list_changed import ToolListChanges
@@ -31,7 +30,7 @@ from playhead.client.session.requests import (
     prompt_from,
     typed,
 )
-from playhead.client.session.shared_reads import SessionReads
+from playhead.client.session.shared_reads import Arrivals, SessionReads
 from playhead.client.session.streams import (
     FormExplanation,
     ServerForms,

@@ -29,7 +29,6 @@ import trio
 
 from playhead._core import decode_base64
 from playhead.cache import BLOCK_BYTES, ClaimingCache, MemoryCache, PageCache, is_dated, resource_key
-from playhead.client.session.arrivals import Arrivals
 from playhead.content.formats import Base64Text
 from playhead.errors import PlayheadError, ResourceChangedError
 from playhead.stream.answer import Answer, Page, ReadRange, pieces
@@ -148,6 +147,23 @@ class _Partial:
     def whole_bytes(self) -> int:
         """The bytes from the beginning of the block that have all arrived."""
         return next((end for start, end in self.spans if start == 0), 0)
+
+
+class Arrivals:
+    """The time of the newest byte of any answer to one stream's reads. Times are trio's; 0.0 is never.
+
+    A stream's patience stands still while an answer is arriving. HTTP knows the bytes of each answer; a pipe
+    or a WebSocket only knows that some awaited answer is arriving, and counts for every read in flight on it.
+    """
+
+    newest = 0.0
+
+    def note(self, at: float) -> None:
+        """Record a byte that arrived at `at`."""
+        self.newest = max(self.newest, at)
+
+    def last_received(self) -> float:
+        return self.newest
 
 
 class _SharedRead(Arrivals):

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 import trio
 
 from playhead.client.call_results.media import ResourceMedia
-from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.downloads import (
     AUTHORIZE_METHOD,
     Download,
@@ -28,7 +27,7 @@ from playhead.client.session.downloads import (
     own_origin,
 )
 from playhead.client.session.once_reader import OnceReader
-from playhead.client.session.shared_reads import CachedReads, SessionReads, SharedReads
+from playhead.client.session.shared_reads import Arrivals, CachedReads, SessionReads, SharedReads
 from playhead.client.session.tool_calls import SendRequest, ToolCaller
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, ServerError, naming_descriptor_limit

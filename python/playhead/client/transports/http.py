@@ -5,8 +5,8 @@
     listen  ──GET───▶  events: messages of the server's own accord (revisions with sessions)
 
 A message that arrives on the POST of a request may answer that request and no other. If the body has ended
-without the answer, the request fails at once, unless the revision lets the stream be resumed and an event
-named an id. What a revision changes is in its row (`protocol.revisions`).
+without the answer, the request is lost at once, whatever the body was instead, unless the revision lets the
+stream be resumed and an event named an id. What a revision changes is in its row (`protocol.revisions`).
 
 Every byte of a JSON body is a sign of life; of events, those that `protocol.inbox` says, and none of the
 server's own stream. No time limit for reading or writing: deadlines are the session's.
@@ -36,12 +36,12 @@ from playhead.client.transports.http_errors import (
     check_status,
     connection_error,
     place_of,
+    unanswered,
     unfollowed,
     unnamed_refusal,
-    wrong_answer,
 )
 from playhead.client.transports.http_proxies import environment_proxies
-from playhead.errors import ConnectionLostError, LimitError, PlayheadError, ProtocolError
+from playhead.errors import ConnectionLostError, HttpStatusError, LimitError, PlayheadError
 from playhead.limits import KIB, Limits
 from playhead.protocol.event_stream import EventStream
 from playhead.protocol.exchange import Outgoing, SignOfLife
@@ -215,31 +215,33 @@ class HttpCarrier(Carrier):
         if outgoing.method == "initialize" and _SESSION_ID in response.headers:
             self._session_id = response.headers[_SESSION_ID].encode("latin-1")
         if response.status == 202:
-            raise ProtocolError(
+            raise HttpStatusError(
                 f"expected {self._place} to answer {outgoing.method}, got HTTP 202, which promises no answer;"
-                " report it to the author of the server"
+                " report it to the author of the server",
+                status=response.status,
             )
         if _is_event_stream(response):
             await self._take_events(response, outgoing)
             return
         kind = response.content_type
         if kind != "application/json" and not kind.endswith("+json"):
-            raise ProtocolError(
+            raise HttpStatusError(
                 f"{self._place} answered {outgoing.method} with HTTP {response.status} and"
-                f" {kind or 'no content type'} instead of JSON: is it an MCP endpoint?"
+                f" {kind or 'no content type'} instead of JSON: is it an MCP endpoint?",
+                status=response.status,
             )
         sign, take = [SignOfLife(outgoing.id)], self._receiver.take
         content = await response.read(self._limits.message_bytes, touched=lambda: take(sign))
         await response.aclose()
-        self._take_body(content, outgoing.id)
+        self._take_body(content, outgoing.id, status=response.status)
 
     def _is_answered(self, id: int | str) -> bool:
         return not self._receiver.exchange.awaits(str(id))
 
-    def _take_body(self, content: bytes, id: int | str) -> None:
+    def _take_body(self, content: bytes, id: int | str, *, status: int) -> None:
         self._receiver.take(self._receiver.exchange.receive(content, only=id))
         if not self._is_answered(id):
-            raise wrong_answer(content, id, self._limits, place=self._place)
+            raise unanswered(content, id, self._limits, place=self._place, status=status)
 
     async def _take_refusal(self, response: HttpResponse, outgoing: Outgoing) -> None:
         if "location" in response.headers:
@@ -260,7 +262,7 @@ class HttpCarrier(Carrier):
         unnamed = unnamed_refusal(content, method=outgoing.method, server=self._place)
         if unnamed is not None:
             raise unnamed
-        self._take_body(content, outgoing.id)
+        self._take_body(content, outgoing.id, status=response.status)
 
     # --- streams of events ---------------------------------------------------------------------------
 

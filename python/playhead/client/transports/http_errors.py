@@ -181,18 +181,23 @@ def _error_in(content: bytes) -> dict[str, Any] | None:
     return error if type(error.get("code")) is int else None
 
 
-def wrong_answer(data: bytes, request_id: int | str, limits: Limits, *, place: str) -> PlayheadError:
+def unanswered(
+    data: bytes, request_id: int | str, limits: Limits, *, place: str, status: int
+) -> HttpStatusError | LimitError:
     """The error for a body from `place` that did not answer the request on whose POST it arrived."""
     frame = Frame(data)
     try:
         messages.decode(data, limits, frame)
-    except (ProtocolError, LimitError) as error:
+    except LimitError as error:
         return error
-    if frame.kind not in ("result", "error"):
-        got = "a message that is not an answer"
+    except ProtocolError as error:
+        got = f"a body that cannot be read: {error}"
     else:
-        got = f"an answer to request {str(frame.id)[:40]!r}"
-    return ProtocolError(f"expected {place} to answer request {request_id}, got {got}")
+        is_answer = frame.kind in ("result", "error")
+        got = (
+            f"an answer to request {str(frame.id)[:40]!r}" if is_answer else "a message that is not an answer"
+        )
+    return HttpStatusError(f"expected {place} to answer request {request_id}, got {got}", status=status)
 
 
 def unnamed_refusal(content: bytes, *, method: str, server: str) -> PlayheadError | None:

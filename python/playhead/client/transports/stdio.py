@@ -79,11 +79,6 @@ class StdioCarrier(Carrier):
         self._stdout_ended = trio.Event()
 
     @property
-    def pid(self) -> int | None:
-        """The server's process id (and group); None before the start."""
-        return None if self._server is None else self._server.pid
-
-    @property
     def returncode(self) -> int | None:
         """The server's exit status, or minus the signal that ended it; None while it runs."""
         return None if self._server is None else self._server.returncode

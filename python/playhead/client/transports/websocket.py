@@ -108,12 +108,10 @@ class WebSocketCarrier(Carrier):
         return "; ".join(parts)
 
     def faults(self) -> ProtocolFaults:
-        """Binary messages, and the deviations that were worked around."""
-        if self._frames is None:
+        """Binary messages."""
+        if self._frames is None or not (binary := self._frames.binary_messages):
             return ProtocolFaults()
-        binary = self._frames.binary_messages
-        first = "a binary message" if binary else None
-        return self._compatibility.faults() + ProtocolFaults(not_messages=binary, first=first)
+        return ProtocolFaults(not_messages=binary, first="a binary message")
 
     @asynccontextmanager
     async def open(self, receiver: Receiver) -> AsyncIterator[None]:
@@ -150,7 +148,6 @@ class WebSocketCarrier(Carrier):
     # --- out -----------------------------------------------------------------------------------------
 
     async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
-        self._compatibility.sending(outgoing)
         await self._send(outgoing.data, outgoing)
 
     async def tell(self, data: bytes, *, given_up: Outgoing | None = None) -> None:

@@ -27,14 +27,11 @@ from typing import Final
 
 from playhead.client.transports.rpc_errors import says
 from playhead.protocol import messages
-from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Outgoing
-from playhead.protocol.faults import ProtocolFaults
+from playhead.protocol.exchange import Answered, Event, Exchange, Faulted
 from playhead.protocol.messages import RpcError
 
 NAMELESS_ERRORS: Final = 64
 """Errors without an id held at once; each holds the keys that were awaited when it arrived."""
-_REMEMBERED: Final = 64
-"""Requests remembered beyond those in flight before the others are forgotten."""
 
 _NOT_INITIALIZED: Final = re.compile(
     r"(^|\b(handler|server|session|connection|client) )((is|was|has) )?not (yet )?(been )?initiali[sz]ed",
@@ -57,23 +54,11 @@ class Compatibility:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._sent: dict[str, Outgoing] = {}
         self._unsent: deque[tuple[str | None, bytes]] = deque()
         """Messages to send before anything else: at most one per request in flight, and one more."""
         self._greeted = False
         self._repeated: set[str] = set()
         self._nameless: list[_Nameless] = []
-
-    def faults(self) -> ProtocolFaults:
-        """The deviations that were worked around and that the exchange does not count."""
-        return ProtocolFaults(bare_initialized=int(self._greeted))
-
-    def sending(self, outgoing: Outgoing) -> None:
-        """Remember a request: it may have to be sent once more."""
-        if len(self._sent) >= 2 * len(self._exchange.in_flight) + _REMEMBERED:
-            self._sent = {key: sent for key, sent in self._sent.items() if self._exchange.awaits(key)}
-            self._repeated &= self._sent.keys()
-        self._sent[str(outgoing.id)] = outgoing
 
     @property
     def has_unsent(self) -> bool:
@@ -98,8 +83,7 @@ class Compatibility:
                 self._on_nameless(event.error)
         else:
             key = str(event.id)
-            request = self._sent.pop(key, None)
-            if request is not None and self._is_sent_again(key, request, event):
+            if isinstance(event, Answered) and self._is_sent_again(key, event):
                 return
             self._repeated.discard(key)
             for nameless in self._nameless:
@@ -107,18 +91,18 @@ class Compatibility:
         yield event
         yield from self._named()
 
-    def _is_sent_again(self, key: str, request: Outgoing, event: Answered | Faulted) -> bool:
-        error = event.error
-        if not isinstance(error, RpcError) or key in self._repeated:
+    def _is_sent_again(self, key: str, answered: Answered) -> bool:
+        error, request = answered.error, answered.request
+        if error is None or request is None or key in self._repeated:
             return False
         if error.code != messages.INTERNAL_ERROR or not says(error, _NOT_INITIALIZED):
             return False
         if not self._greeted:
             self._greeted = True
+            self._exchange.count("bare_initialized")
             self._unsent.append((None, self._exchange.notify("initialized")))
-        self._repeated.add(key)
         self._exchange.repeat(request)
-        self._sent[key] = request
+        self._repeated = {each for each in self._repeated if self._exchange.awaits(each)} | {key}
         self._unsent.append((key, request.data))
         return True
 

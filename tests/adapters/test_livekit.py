@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import wave
 from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +15,7 @@ import playhead
 from playhead.errors import UsageError
 from playhead.playback import FileMedia, Player
 from playhead.portals import AsyncioPortal
+from tests.servers.wave import numbered_wave
 
 pytest.importorskip("livekit.agents", reason="needs `make extra NAME=adapters`")
 
@@ -74,17 +74,8 @@ async def playing() -> AsyncIterator[tuple[AsyncioPortal, Player, Background]]:
     await background.aclose()
 
 
-def music(path: Path, seconds: float) -> bytes:
-    """Samples that say which they are, none of them zero."""
-    pcm = array("h", (at % 9973 + 1 for at in range(int(RATE_HZ * seconds)))).tobytes()
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, RATE_HZ, 0, "NONE", "NONE"))
-        file.writeframes(pcm)
-    return pcm
-
-
 def test_the_track_gets_the_samples_of_the_source(tmp_path: Path) -> None:
-    pcm = music(tmp_path / "a.wav", 1.25)
+    pcm = numbered_wave(tmp_path / "a.wav", 1.25, rate_hz=RATE_HZ)
 
     async def main() -> None:
         async with playing() as (portal, player, background):
@@ -96,7 +87,7 @@ def test_the_track_gets_the_samples_of_the_source(tmp_path: Path) -> None:
 
 
 def test_a_pause_is_silence_and_loses_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pcm = music(tmp_path / "a.wav", 1.5)
+    pcm = numbered_wave(tmp_path / "a.wav", 1.5, rate_hz=RATE_HZ)
 
     async def main() -> None:
         async with playing() as (portal, player, background):
@@ -114,7 +105,7 @@ def test_a_pause_is_silence_and_loses_nothing(tmp_path: Path, caplog: pytest.Log
 
 
 def test_a_stop_ends_the_queue_and_the_next_one_plays(tmp_path: Path) -> None:
-    music(tmp_path / "a.wav", 30)
+    numbered_wave(tmp_path / "a.wav", 30, rate_hz=RATE_HZ)
 
     async def main() -> None:
         async with playing() as (portal, player, background):
@@ -133,7 +124,7 @@ def test_a_stop_ends_the_queue_and_the_next_one_plays(tmp_path: Path) -> None:
 
 
 def test_a_background_that_was_not_started_fails_the_item(tmp_path: Path) -> None:
-    music(tmp_path / "a.wav", 1)
+    numbered_wave(tmp_path / "a.wav", 1, rate_hz=RATE_HZ)
 
     async def main() -> None:
         async with playhead.asyncio_portal() as portal:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import wave
 from array import array
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ import playhead
 from playhead.errors import UsageError
 from playhead.playback import FileMedia, Player
 from playhead.portals import AsyncioPortal
+from tests.servers.wave import numbered_wave
 
 pytest.importorskip("pipecat", reason="needs `make extra NAME=adapters`")
 
@@ -99,21 +99,12 @@ async def pipeline() -> AsyncIterator[
             await running
 
 
-def music(path: Path, seconds: float) -> bytes:
-    """Samples that say which they are, none of them zero."""
-    pcm = array("h", (at % 9973 + 1 for at in range(int(RATE * seconds)))).tobytes()
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", "NONE"))
-        file.writeframes(pcm)
-    return pcm
-
-
 def without_silence(heard: bytes | bytearray) -> bytes:
     return array("h", (value for value in array("h", bytes(heard)) if value)).tobytes()
 
 
 def test_the_transport_plays_the_samples_of_the_source(tmp_path: Path) -> None:
-    pcm = music(tmp_path / "a.wav", 1.5)
+    pcm = numbered_wave(tmp_path / "a.wav", 1.5, rate_hz=RATE)
 
     async def main() -> None:
         async with pipeline() as (portal, player, _, output, _):
@@ -126,7 +117,7 @@ def test_the_transport_plays_the_samples_of_the_source(tmp_path: Path) -> None:
 
 
 def test_the_bots_voice_is_heard_over_the_music(tmp_path: Path) -> None:
-    music(tmp_path / "a.wav", 3)
+    numbered_wave(tmp_path / "a.wav", 3, rate_hz=RATE)
 
     async def main() -> None:
         async with pipeline() as (portal, player, _, output, worker):
@@ -142,7 +133,7 @@ def test_the_bots_voice_is_heard_over_the_music(tmp_path: Path) -> None:
 
 
 def test_an_interruption_stops_the_music_within_100_ms(tmp_path: Path) -> None:
-    music(tmp_path / "a.wav", 30)
+    numbered_wave(tmp_path / "a.wav", 30, rate_hz=RATE)
 
     async def main() -> list[float]:
         silences = []
@@ -164,7 +155,7 @@ def test_an_interruption_stops_the_music_within_100_ms(tmp_path: Path) -> None:
 
 
 def test_a_disabled_mixer_is_silent_while_the_music_goes_on(tmp_path: Path) -> None:
-    music(tmp_path / "a.wav", 30)
+    numbered_wave(tmp_path / "a.wav", 30, rate_hz=RATE)
 
     async def main() -> None:
         async with pipeline() as (portal, player, _, output, worker):
@@ -183,7 +174,7 @@ def test_a_disabled_mixer_is_silent_while_the_music_goes_on(tmp_path: Path) -> N
 
 
 def test_music_before_the_transport_has_started_fails(tmp_path: Path) -> None:
-    music(tmp_path / "a.wav", 1)
+    numbered_wave(tmp_path / "a.wav", 1, rate_hz=RATE)
 
     async def main() -> None:
         async with playhead.asyncio_portal() as portal:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import wave
-from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 import playhead
 from playhead.adapters.wyoming import WyomingSink
 from playhead.playback import FileMedia, Player
+from tests.servers.wave import numbered_wave
 
 pytest.importorskip("wyoming", reason="needs `make extra NAME=adapters`")
 
@@ -76,17 +75,8 @@ async def serving() -> AsyncIterator[tuple[Service, int]]:
         await server.stop()
 
 
-def music(path: Path, seconds: float) -> bytes:
-    """Samples that say which they are."""
-    pcm = array("h", (at % 9973 + 1 for at in range(int(RATE * seconds)))).tobytes()
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", "NONE"))
-        file.writeframes(pcm)
-    return pcm
-
-
 def test_the_service_hears_the_samples_of_the_source_in_its_own_format(tmp_path: Path) -> None:
-    pcm = music(tmp_path / "a.wav", 1.2)
+    pcm = numbered_wave(tmp_path / "a.wav", 1.2, rate_hz=RATE)
 
     async def main() -> None:
         async with serving() as (service, port), playhead.asyncio_portal() as portal:
@@ -104,7 +94,7 @@ def test_the_service_hears_the_samples_of_the_source_in_its_own_format(tmp_path:
 
 
 def test_a_stop_ends_the_audio(tmp_path: Path) -> None:
-    music(tmp_path / "a.wav", 30)
+    numbered_wave(tmp_path / "a.wav", 30, rate_hz=RATE)
 
     async def main() -> None:
         async with serving() as (service, port), playhead.asyncio_portal() as portal:

@@ -1,8 +1,12 @@
-"""The 44 bytes before PCM that make it a WAV file."""
+"""WAV files: the 44 bytes before PCM, and whole ones."""
 
 from __future__ import annotations
 
 import struct
+import wave
+from array import array
+from pathlib import Path
+from typing import IO
 
 HEADER_BYTES = 44
 RATE_HZ = 44_100
@@ -28,3 +32,17 @@ def wave_header(size_bytes: int) -> bytes:
         b"data",
         size_bytes - HEADER_BYTES,
     )
+
+
+def write_wave(where: Path | IO[bytes], pcm: bytes, *, rate_hz: int, channels: int = 1) -> None:
+    """16-bit PCM as a file."""
+    with wave.open(str(where) if isinstance(where, Path) else where, "wb") as file:
+        file.setparams((channels, 2, rate_hz, 0, "NONE", "NONE"))
+        file.writeframes(pcm)
+
+
+def numbered_wave(path: Path, seconds: float, *, rate_hz: int) -> bytes:
+    """A file with a channel, and its samples: they say which they are, none of them zero."""
+    pcm = array("h", (at % 9973 + 1 for at in range(int(rate_hz * seconds)))).tobytes()
+    write_wave(path, pcm, rate_hz=rate_hz)
+    return pcm

@@ -71,6 +71,12 @@ class Gate:
         await self._portal.call(self._open.set)
 
 
+@asynccontextmanager
+async def connection() -> AsyncIterator[trio.Nursery]:
+    async with trio.open_nursery() as nursery:
+        yield nursery
+
+
 class Context:
     """A context manager that notes who enters and leaves it, and how."""
 
@@ -456,11 +462,6 @@ def test_a_context_that_fails_by_itself_cancels_the_block_and_raises_its_error()
     async def background() -> None:
         raise OSError("the connection is lost")
 
-    @asynccontextmanager
-    async def connection() -> AsyncIterator[trio.Nursery]:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-
     log: list[str] = []
 
     async def block() -> None:
@@ -501,11 +502,6 @@ def test_a_context_whose_time_is_over_ends_the_block_without_an_error() -> None:
 
 
 def test_a_thread_gets_the_error_of_a_context_that_failed_by_itself_at_the_end() -> None:
-    @asynccontextmanager
-    async def connection() -> AsyncIterator[trio.Nursery]:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-
     with pytest.raises(BaseExceptionGroup) as caught, playhead.blocking_portal() as portal:
         portal.call(portal.enter(connection()).start_soon, fail)
     assert caught.group_contains(LookupError)
@@ -558,11 +554,6 @@ def test_a_used_context_gets_the_error_of_its_block_and_may_replace_or_suppress_
 
 
 def test_a_used_context_that_fails_by_itself_cancels_its_block_alone() -> None:
-    @asynccontextmanager
-    async def connection() -> AsyncIterator[trio.Nursery]:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-
     async def use(portal: AsyncioPortal) -> None:
         async with portal.use(connection()) as nursery:
             await portal.call(nursery.start_soon, fail)

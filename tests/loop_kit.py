@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import trio
@@ -26,6 +27,8 @@ from playhead.agent.middleware import Context, MiddlewareContext, Next, TurnPara
 from playhead.agent.scripted_model import ScriptedModel
 from playhead.agent.tool_runner import CallOutcome
 from playhead.errors import TransportError
+from playhead.playback.state import PlayerEvent, PlayerState
+from playhead.stream.source import Playable
 
 Tool = Callable[[ToolCall], Awaitable[str | CallOutcome]]
 
@@ -124,35 +127,74 @@ def shape(events: Iterable[Event]) -> list[str]:
     return found
 
 
-def silent(api: MiddlewareContext) -> Callable[[Next], Next]:
-    """A middleware that keeps `CallReady` back: the calls start from the final message, all at once."""
-
-    def wrap(next: Next) -> Next:
-        async def ask(context: Context, params: TurnParams) -> TurnResult:
-            async def on_piece(piece: ReplyPiece) -> None:
-                if not isinstance(piece, CallReady):
-                    await context.on_piece(piece)
-
-            return await next(replace(context, on_piece=on_piece), params)
-
-        return ask
-
-    return wrap
+def middleware(
+    function: Callable[..., Awaitable[Any]],
+) -> Callable[[MiddlewareContext], Callable[[Any], Any]]:
+    """The middleware that is `function(next, context, params)`."""
+    return lambda api: lambda next: partial(function, next)
 
 
-def retrying(api: MiddlewareContext) -> Callable[[Next], Next]:
-    """A middleware that asks once more where the connection was lost."""
+@middleware
+async def silent(next: Next, context: Context, params: TurnParams) -> TurnResult:
+    """Keeps `CallReady` back: the calls start from the final message, all at once."""
 
-    def wrap(next: Next) -> Next:
-        async def ask(context: Context, params: TurnParams) -> TurnResult:
-            try:
-                return await next(context, params)
-            except TransportError:
-                return await next(context, params)
+    async def on_piece(piece: ReplyPiece) -> None:
+        if not isinstance(piece, CallReady):
+            await context.on_piece(piece)
 
-        return ask
+    return await next(replace(context, on_piece=on_piece), params)
 
-    return wrap
+
+@middleware
+async def retrying(next: Next, context: Context, params: TurnParams) -> TurnResult:
+    """Asks once more where the connection was lost."""
+    try:
+        return await next(context, params)
+    except TransportError:
+        return await next(context, params)
+
+
+@asynccontextmanager
+async def once(event: trio.Event, act: Callable[[], object]) -> AsyncIterator[None]:
+    """Beside the body, call `act` when `event` is set."""
+
+    async def wait() -> None:
+        await event.wait()
+        act()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+class NotingPlayer:
+    """A player that plays nothing and notes the titles it gets; `tell` makes it say that something ended."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.got: list[tuple[str, list[str]]] = []
+        self._error = error
+        self.state = PlayerState()
+        self.tell, self._events = trio.open_memory_channel[PlayerEvent](64)
+
+    async def play(self, media: Iterable[Playable]) -> None:
+        for _ in range(10):  # it stops what played before
+            await trio.lowlevel.checkpoint()
+        self._note("play", media)
+
+    async def enqueue(self, media: Iterable[Playable]) -> None:
+        self._note("enqueue", media)
+
+    def _note(self, how: str, media: Iterable[Playable]) -> None:
+        self.got.append((how, [item.title for item in media]))
+        if self._error is not None:
+            raise self._error
+
+    def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]:
+        return self._events.clone()
+
+    def snapshot(self) -> PlayerState:
+        return self.state
 
 
 @asynccontextmanager

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import math
-import wave
 from array import array
 from collections.abc import Iterable, Sequence
 from operator import mul
 from pathlib import Path
 
 import pytest
+
+from tests.servers.wave import write_wave
 
 
 def sine(
@@ -33,16 +34,14 @@ def strength_and_rest(samples: Sequence[float], rate_hz: int, *, hz: float = 440
 
 def wave_file(pcm: bytes, rate_hz: int, *, channels: int = 1, sample_bytes: int = 2) -> bytes:
     out = io.BytesIO()
-    with wave.open(out, "wb") as file:
-        file.setparams((channels, sample_bytes, rate_hz, 0, "NONE", "NONE"))
-        file.writeframes(pcm)
+    write_wave(out, pcm, rate_hz=rate_hz, channels=channels, sample_bytes=sample_bytes)
     return out.getvalue()
 
 
 def numbered_wave(path: Path, seconds: float, rate_hz: int) -> bytes:
     """Write samples that say which they are, none of them zero, and return them."""
     pcm = array("h", (at % 9973 + 1 for at in range(int(rate_hz * seconds)))).tobytes()
-    path.write_bytes(wave_file(pcm, rate_hz))
+    write_wave(path, pcm, rate_hz=rate_hz)
     return pcm
 
 

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import subprocess
 import time
-import wave
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +18,8 @@ import playhead
 from playhead.playback import FileMedia, Player
 from playhead.portals import AsyncioPortal
 from tests.adapters.install import LIVEKIT_SERVER
+from tests.servers.loopback import free_port
+from tests.servers.wave import write_wave
 
 pytest.importorskip("livekit.agents", reason="needs `make extra NAME=adapters`")
 if not LIVEKIT_SERVER.is_file():
@@ -41,13 +42,6 @@ LOUD = 1000
 SEGMENT = RATE_HZ // 5
 """Part of the source that is looked for in one piece: WebRTC stretches audio by milliseconds now and then."""
 PLAYS = 5
-
-
-def free_port(kind: socket.SocketKind) -> int:
-    with socket.socket(socket.AF_INET, kind) as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +133,7 @@ def music(path: Path, seconds: float) -> Samples:
     """A tone that rises from 200 Hz by 400 Hz per second: each moment of it is at one place only."""
     at = np.arange(int(RATE_HZ * seconds)) / RATE_HZ
     samples = 6000 * np.sin(2 * np.pi * (200 * at + 200 * at**2))
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, RATE_HZ, 0, "NONE", "NONE"))
-        file.writeframes(samples.astype(np.int16).tobytes())
+    write_wave(path, samples.astype(np.int16).tobytes(), rate_hz=RATE_HZ)
     return samples
 
 

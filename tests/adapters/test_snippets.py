@@ -13,6 +13,7 @@ import pytest
 import playhead
 from playhead.playback import FileMedia, Player
 from tests.snippets import run_snippet, snippet
+from tests.tones import numbered_wave
 
 pytest.importorskip("pipecat", reason="needs `make extra NAME=adapters`")
 
@@ -23,13 +24,13 @@ from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.workers.runner import WorkerRunner
 
-from playhead.adapters.livekit import LiveKitSink
+from playhead.adapters.livekit import RATE_HZ, LiveKitSink
 from playhead.adapters.pipecat import PlayheadMixer, StopOnInterruption
 from tests.adapters import test_livekit, test_pipecat
 
 
 def test_the_pipeline_of_pipecat_plays(tmp_path: Path) -> None:
-    pcm = test_pipecat.music(tmp_path / "a.wav", 1.5)
+    pcm = numbered_wave(tmp_path / "a.wav", 1.5, rate_hz=test_pipecat.RATE)
 
     async def main() -> bytearray:
         names: dict[str, Any] = {"playhead": playhead, "Player": Player, "Pipeline": Pipeline, "voice": []}
@@ -61,7 +62,7 @@ def test_the_pipeline_of_pipecat_plays(tmp_path: Path) -> None:
 
 
 def test_the_background_of_livekit_plays(tmp_path: Path) -> None:
-    test_livekit.music(tmp_path / "a.wav", 30)
+    numbered_wave(tmp_path / "a.wav", 30, rate_hz=RATE_HZ)
 
     async def main() -> None:
         background = test_livekit.Background()

@@ -17,7 +17,6 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,9 +30,9 @@ from playhead.check.results import Report
 from playhead.check.run import check_server
 from tests.conformance import old_sdk
 from tests.conformance.real_servers import BUILD, HERE, ROOT, filled, installed, over_http, web_page, words_of
+from tests.servers.loopback import free_port
 
 PER_SERVER_SECONDS = 300
-OLD_SERVER = ROOT / "tests" / "servers" / "old_sdk_server.py"
 VENVS = (BUILD / "venv", old_sdk.BUILD / "venv")
 
 
@@ -117,25 +116,6 @@ def findings(server: str, over: str, report: Report) -> Iterator[Finding]:
         yield Finding(server=server, over=over, check=name, times=times, subject=subject, message=message)
 
 
-@asynccontextmanager
-async def old_websocket_server() -> AsyncIterator[str]:
-    """The endpoint of the first SDK's WebSocket server."""
-    async with trio.open_nursery() as nursery:
-        process = await trio.lowlevel.open_process(
-            [str(old_sdk.PYTHON), str(OLD_SERVER)], stdout=-1, stderr=-3
-        )
-        assert process.stdout is not None
-        try:
-            with trio.fail_after(60):
-                port = (await process.stdout.receive_some()).decode().strip()
-            yield f"ws://127.0.0.1:{port}/mcp"
-        finally:
-            process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
-        nursery.cancel_scope.cancel()
-
-
 async def every_server(names: Sequence[str]) -> AsyncIterator[tuple[str, str, Report]]:
     """Each server over each transport that it has, and what was found."""
     wanted = tomllib.loads((HERE / "real_servers.toml").read_text())
@@ -151,15 +131,13 @@ async def every_server(names: Sequence[str]) -> AsyncIterator[tuple[str, str, Re
                     yield name, over, await _one(name, over, server, folder, origin)
     if not names or "old-sdk" in names:
         old_sdk.install()
-        async with old_websocket_server() as url:
+        async with old_sdk.old_server() as url:
             report = await checked(url, Expectations())
         yield "old-sdk", "ws", report
 
 
 async def _one(name: str, over: str, server: Mapping[str, Any], folder: str, origin: str) -> Report:
-    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
-    port = listener.socket.getsockname()[1]
-    await listener.aclose()
+    port = free_port()
     server = filled(server, words_of(folder, port=port, origin=origin))
     wanted = expectations(server["tools"], without=_list()["state_dependent"].get(name, ()))
     if over == "stdio":

@@ -13,9 +13,12 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trio
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "old-sdk"
@@ -40,6 +43,24 @@ def install() -> None:
     venv.create(BUILD / "venv", with_pip=True)
     subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", *WANTED], check=True)
     stamp.write_text(versions)
+
+
+@asynccontextmanager
+async def old_server() -> AsyncIterator[str]:
+    """The endpoint of the WebSocket server."""
+    program = ROOT / "tests" / "servers" / "old_sdk_server.py"
+    process = await trio.lowlevel.open_process(
+        [str(PYTHON), str(program)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert process.stdout is not None
+        with trio.fail_after(60):
+            port = (await process.stdout.receive_some()).decode().strip()
+        yield f"ws://127.0.0.1:{port}/mcp"
+    finally:
+        with trio.CancelScope(shield=True):
+            process.kill()
+            await process.wait()
 
 
 def main() -> int:

@@ -31,6 +31,7 @@ from playhead import ServerConfig, Session, connect
 from playhead.content import Block, UnknownBlock
 from playhead.errors import PlayheadError
 from playhead.limits import Limits
+from tests.servers.loopback import free_port
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -49,17 +50,17 @@ net.Server.prototype.listen = function (port, ...rest) {
 """Node's servers listen on every address unless told; these are for this machine alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One call, and what came of it."""
 
-    server: str
-    transport: str
-    tool: str
-    blocks: str
-    plan: str
-    turn: str
-    faults: tuple[str, ...]
+    server: str = ""
+    transport: str = ""
+    tool: str = ""
+    blocks: str = ""
+    plan: str = ""
+    turn: str = ""
+    faults: tuple[str, ...] = ()
 
 
 def installed(wanted: Mapping[str, Any]) -> None:
@@ -161,10 +162,12 @@ def kind_of(block: Block) -> str:
     return block.content.type
 
 
-async def called(session: Session, wanted: Sequence[Mapping[str, Any]]) -> AsyncIterator[Row]:
+async def called(
+    session: Session, wanted: Sequence[Mapping[str, Any]], at: tuple[str, str]
+) -> AsyncIterator[Row]:
     listed = {tool.name for tool in await session.list_tools()}
     for missing in sorted(listed - {tool["name"] for tool in wanted}):
-        yield Row(server="", transport="", tool=missing, blocks="", plan="", turn="", faults=("not called",))
+        yield Row(*at, tool=missing, faults=("not called",))
     for tool in wanted:
         faults: list[str] = []
         result = await session.call_tool(tool["name"], tool["arguments"])
@@ -182,8 +185,7 @@ async def called(session: Session, wanted: Sequence[Mapping[str, Any]]) -> Async
             faults.append(f"no disposition for blocks {sorted(set(range(len(kinds))) - accounted)}")
         faults += [str(finding) for finding in result.plan.findings]
         yield Row(
-            server="",
-            transport="",
+            *at,
             tool=tool["name"],
             blocks=" ".join(kinds) + (" +structured" if "structuredContent" in result.raw else ""),
             plan=" ".join(type(item).__name__ for item in result.plan.dispositions),
@@ -230,25 +232,14 @@ async def checked(name: str, server: Mapping[str, Any], words: Mapping[str, str]
     if "http" in server:
         ways.append(("http", server["http"]))
     for transport, way in ways:
+        at = (name, transport)
         if isinstance(way, ServerConfig):
             async with connect(way, limits=Limits(handshake_seconds=30)) as session:
-                rows += [_in(row, name, transport) async for row in called(session, server["tools"])]
+                rows += [row async for row in called(session, server["tools"], at)]
         else:
             async with over_http(way, int(words["port"])) as url, connect(url) as session:
-                rows += [_in(row, name, transport) async for row in called(session, server["tools"])]
+                rows += [row async for row in called(session, server["tools"], at)]
     return rows
-
-
-def _in(row: Row, server: str, transport: str) -> Row:
-    return Row(
-        server=server,
-        transport=transport,
-        tool=row.tool,
-        blocks=row.blocks,
-        plan=row.plan,
-        turn=row.turn,
-        faults=row.faults,
-    )
 
 
 def lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -263,9 +254,7 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
 async def run(names: Sequence[str]) -> int:
     wanted = tomllib.loads((HERE / "real_servers.toml").read_text())
     installed(wanted)
-    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
-    port = listener.socket.getsockname()[1]
-    await listener.aclose()
+    port = free_port()
     rows: list[Row] = []
     with TemporaryDirectory() as folder, web_page() as origin:
         words = words_of(folder, port=port, origin=origin)
@@ -276,9 +265,7 @@ async def run(names: Sequence[str]) -> int:
                 rows += await checked(name, filled(server, words), words)
             except* PlayheadError as errors:
                 said = "; ".join(str(error) for error in errors.exceptions)
-                rows.append(
-                    Row(server=name, transport="", tool="", blocks="", plan="", turn="", faults=(said,))
-                )
+                rows.append(Row(server=name, faults=(said,)))
     print("\n".join(lines(rows)))
     faults = sum(len(row.faults) for row in rows)
     print(f"{len(rows)} calls, {faults} faults")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +31,7 @@ from playhead.content import (
     validate_tool_response,
 )
 from playhead.content.types import StandardContent
+from tests.documents.mutations import wrecks
 
 SCHEMAS = Path(__file__).parents[1] / "data" / "mcp-schema"
 PUBLISHED = {
@@ -136,28 +135,11 @@ async def test_a_session_gets_what_an_official_server_was_given(name: str, mode:
         assert [block.findings for block in result.blocks] == [()] * len(result.blocks)
 
 
-WRONG: tuple[object, ...] = (None, True, 7, -0.5, "", "wrong", [], [None], {}, {"type": "text"})
-
-
-def mutants(value: Any) -> Iterator[Any]:
-    """`value` with one thing wrong, in every place: taken out, or something of another kind put there."""
-    if not isinstance(value, dict | list):
-        return
-    for key in list(value) if isinstance(value, dict) else range(len(value)):
-        without = copy.copy(value)
-        del without[key]
-        yield without
-        for wrong in (*WRONG, *mutants(value[key])):
-            changed = copy.copy(value)
-            changed[key] = wrong
-            yield changed
-
-
 @pytest.mark.parametrize("schema", FILES)
 def test_what_the_official_schema_rejects_has_a_finding(schema: str) -> None:
     revision, validator = official(schema)
     wire = downgrade_raw(dump(RESULTS["full"]), revision)
-    rejected = [mutant for mutant in mutants(wire) if not validator.is_valid(mutant)]
+    rejected = [wreck for wreck in wrecks(wire) if not validator.is_valid(wreck)]
     assert len(rejected) > 50
-    missed = [mutant for mutant in rejected if not validate_tool_response(mutant, revision)]
+    missed = [wreck for wreck in rejected if not validate_tool_response(wreck, revision)]
     assert missed == []

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
-
 import pytest
 import trio
 
 from playhead import connect
 from playhead.errors import ConnectError, DeadlineError, ServerError, UpgradeRefusedError
-from tests.conformance.old_sdk import PYTHON, needs_old_sdk
+from tests.conformance.old_sdk import needs_old_sdk, old_server
 
 pytestmark = [needs_old_sdk, pytest.mark.slow("programs of another Python environment")]
-PROGRAM = Path(__file__).parents[1] / "servers" / "old_sdk_server.py"
-
-
-@asynccontextmanager
-async def old_server() -> AsyncIterator[str]:
-    process = await trio.lowlevel.open_process([str(PYTHON), str(PROGRAM)], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        with trio.fail_after(30):
-            port = (await process.stdout.receive_some()).decode().strip()
-        yield f"ws://127.0.0.1:{port}/mcp"
-    finally:
-        with trio.CancelScope(shield=True):
-            process.kill()
-            await process.wait()
 
 
 async def test_every_kind_of_request_is_answered_by_a_real_old_server() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -166,16 +167,19 @@ async def say(streams: Streams, messages: Iterable[Mapping[str, Any]]) -> None:
             pass
 
 
-async def talk_first_revision(transport: AbstractAsyncContextManager[Streams]) -> None:
-    """`FIRST_CLIENT`, one after another."""
-    async with transport as streams:
-        await say(streams, FIRST_CLIENT)
+async def conversation(
+    connect: Callable[[], AbstractAsyncContextManager[Streams]],
+    first_client: Iterable[Mapping[str, Any]],
+    talk: Callable[..., Awaitable[None]],
+) -> list[str]:
+    """All three conversations with a server, each over its own connection; one JSON message an item."""
+    heard: list[str] = []
+    async with tapped(connect(), heard) as streams:
+        await say(streams, first_client)
+    for mode in MODES:
+        await talk(tapped(connect(), heard), mode=mode)
+    return heard
 
 
 async def whole_conversation(server: Server[Any]) -> list[str]:
-    """All three conversations with `server`, one JSON message an item."""
-    heard: list[str] = []
-    await talk_first_revision(tapped(in_memory(server), heard))
-    for mode in MODES:
-        await talk(tapped(in_memory(server), heard), mode=mode)
-    return heard
+    return await conversation(partial(in_memory, server), FIRST_CLIENT, talk)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -237,3 +237,27 @@ def mutant(mutation: Mutation, messages: Sequence[Json]) -> Any:
     else:
         place[last] = mutation.value
     return message
+
+
+WRONG: tuple[object, ...] = (None, True, 7, -0.5, "", "wrong", [], [None], {}, {"type": "text"})
+
+
+def wrecks(value: Any) -> Iterator[Any]:
+    """`value` with one thing wrong, in every place: taken out, or something of another kind put there."""
+    if not isinstance(value, dict | list):
+        return
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        without = copy.copy(value)
+        del without[key]
+        yield without
+        for wrong in (*WRONG, *wrecks(value[key])):
+            changed = copy.copy(value)
+            changed[key] = wrong
+            yield changed
+
+
+def objects_in(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from objects_in(each)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import Any
 
-import trio
 from mcp import Client
 from mcp.client import Transport
 from mcp.shared.exceptions import MCPError
@@ -15,17 +13,17 @@ from mcp.shared.exceptions import MCPError
 from playhead.servers.serving import Shutdown
 from playhead.servers.template import TemplateServerOptions
 from playhead.servers.template.serve import serve
-from tests.documents.conversation import MODES, Streams, say, tapped
+from tests.documents.conversation import Streams, conversation
+from tests.servers.loopback import started
+from tests.servers.messages import initialize
 
 
 @asynccontextmanager
 async def template_server(token: str | None = None, shutdown: Shutdown | None = None) -> AsyncIterator[str]:
     """The template server in this process, over HTTP and WebSocket; its base URL."""
     options = TemplateServerOptions(transport="http", port=0, token=token)
-    async with trio.open_nursery() as nursery:
-        url = await nursery.start(partial(serve, options, shutdown=shutdown or Shutdown()))
+    async with started(serve, options, shutdown=shutdown or Shutdown()) as url:
         yield url.removesuffix("/mcp")
-        nursery.cancel_scope.cancel()
 
 
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -37,13 +35,8 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("knowledge_graph", {"entity": "Claude Shannon", "depth": 2}),
     ("no_such_tool", {}),
 )
-HELLO = {
-    "protocolVersion": "2024-11-05",
-    "capabilities": {},
-    "clientInfo": {"name": "first", "version": "1"},
-}
 FIRST_CLIENT: tuple[dict[str, Any], ...] = (
-    {"id": "one", "method": "initialize", "params": HELLO},
+    initialize("2024-11-05", id="one"),
     {"method": "initialized"},
     {"id": "two", "method": "tools/list"},
     {"id": 3, "method": "tools/call", "params": {"name": "calculator", "arguments": {"expression": "1 / 4"}}},
@@ -82,16 +75,5 @@ async def _may_fail(asking: Coroutine[Any, Any, object]) -> None:
         return
 
 
-async def talk_template_first_revision(transport: AbstractAsyncContextManager[Streams]) -> None:
-    """`FIRST_CLIENT`, one after another, each request until its answer."""
-    async with transport as streams:
-        await say(streams, FIRST_CLIENT)
-
-
 async def template_conversation(connect: Callable[[], AbstractAsyncContextManager[Streams]]) -> list[str]:
-    """All three conversations with the template server, each over its own connection; a message an item."""
-    heard: list[str] = []
-    await talk_template_first_revision(tapped(connect(), heard))
-    for mode in MODES:
-        await talk_template(tapped(connect(), heard), mode=mode)
-    return heard
+    return await conversation(connect, FIRST_CLIENT, talk_template)

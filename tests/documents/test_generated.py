@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -51,29 +52,21 @@ async def test_ajv_takes_what_the_schema_takes_and_rejects_what_it_rejects(tmp_p
     assert ours == [True] * len(messages) + [False] * len(MUTATIONS)
 
 
-@needs_tools
-async def test_a_client_generated_for_javascript_calls_the_server(tmp_path: Path) -> None:
-    await make_javascript_client(tmp_path)
-    async with template_server() as url:
-        assert json.loads(await run(tmp_path, "node", "client.ts", url)) == GOT
+CLIENTS: dict[str, tuple[Callable[[Path], Awaitable[None]], str | Path, str]] = {
+    # what makes it, and its command
+    "hey-api for JavaScript": (make_javascript_client, "node", "client.ts"),
+    "openapi-python-client": (make_python_client, PYTHON, "client.py"),
+    "openapi-generator for Python": (make_openapi_generator_python_client, PYTHON, "generator_client.py"),
+    "openapi-generator for JavaScript": (
+        make_openapi_generator_javascript_client, "node", "generator_client.cjs",
+    ),
+}  # fmt: skip
 
 
 @needs_tools
-async def test_a_client_generated_for_python_calls_the_server(tmp_path: Path) -> None:
-    await make_python_client(tmp_path)
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_generated_client_calls_the_server(client: str, tmp_path: Path) -> None:
+    make, interpreter, program = CLIENTS[client]
+    await make(tmp_path)
     async with template_server() as url:
-        assert json.loads(await run(tmp_path, PYTHON, "client.py", url)) == GOT
-
-
-@needs_tools
-async def test_a_client_that_openapi_generator_makes_for_python_calls_the_server(tmp_path: Path) -> None:
-    await make_openapi_generator_python_client(tmp_path)
-    async with template_server() as url:
-        assert json.loads(await run(tmp_path, PYTHON, "generator_client.py", url)) == GOT
-
-
-@needs_tools
-async def test_a_client_that_openapi_generator_makes_for_javascript_calls_the_server(tmp_path: Path) -> None:
-    await make_openapi_generator_javascript_client(tmp_path)
-    async with template_server() as url:
-        assert json.loads(await run(tmp_path, "node", "generator_client.cjs", url)) == GOT
+        assert json.loads(await run(tmp_path, interpreter, program, url)) == GOT

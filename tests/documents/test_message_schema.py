@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -19,7 +18,7 @@ from playhead.servers.template.documents import (
     read_messages,
     validate_messages,
 )
-from tests.documents.mutations import MUTATIONS, Mutation, mutant, recorded
+from tests.documents.mutations import MUTATIONS, Mutation, mutant, objects_in, recorded, wrecks
 from tests.documents.record import RECORDING, record
 
 BRANCHES = {"oneOf": ("Request", "Notification", "Success", "Failure")}
@@ -34,19 +33,12 @@ def validated(message: object) -> list[MessageFinding]:
     return validate_messages(json.dumps([message]))
 
 
-def walk(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        yield value
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from walk(each)
-
-
 def test_it_is_a_schema_whose_root_is_one_of_four_kinds_and_that_needs_no_other_file() -> None:
     schema = message_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["oneOf"] == [{"$ref": f"#/$defs/{name}"} for name in BRANCHES["oneOf"]]
-    references = {each["$ref"] for each in walk(schema) if isinstance(each.get("$ref"), str)}
+    references = {each["$ref"] for each in objects_in(schema) if isinstance(each.get("$ref"), str)}
     assert references == {f"#/$defs/{name}" for name in schema["$defs"]}, "each is used, and there"
 
 
@@ -111,23 +103,6 @@ def test_a_message_with_one_thing_wrong_is_rejected_where_it_is_wrong(mutation: 
 
 def test_there_are_at_least_fifty_mutations_and_each_is_another() -> None:
     assert len({json.dumps(mutant(mutation, messages())) for mutation in MUTATIONS}) == len(MUTATIONS) >= 50
-
-
-WRONG: tuple[object, ...] = (None, True, 7, -0.5, "", "wrong", [], [None], {}, {"type": "text"})
-
-
-def wrecks(value: Any) -> Iterator[Any]:
-    """`value` with something taken out, or of another kind, in every place."""
-    for key in (
-        list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    ):
-        for changed in (*WRONG, *wrecks(value[key])):
-            yield (
-                {**value, key: changed}
-                if isinstance(value, dict)
-                else [*value[:key], changed, *value[key + 1 :]]
-            )
-        yield {name: value[name] for name in value if name != key} if isinstance(value, dict) else value[1:]
 
 
 @pytest.mark.parametrize(

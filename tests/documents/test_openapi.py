@@ -18,20 +18,11 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from playhead.servers.template.documents import openapi_text, validate_messages
 from playhead.servers.template.serve import ENDPOINTS
 from tests.documents.components import with_components
-from tests.documents.mutations import MUTATIONS, mutant, recorded
+from tests.documents.mutations import MUTATIONS, mutant, objects_in, recorded
 from tests.documents.template_talk import template_server
+from tests.servers.messages import initialize
 
 TOKEN = "secret"
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    },
-}
 BOTH = {"accept": "application/json, text/event-stream"}
 MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
 
@@ -84,18 +75,11 @@ def test_its_messages_are_those_of_the_schema() -> None:
     assert openapi_text() == with_components(openapi_text()), "run python -m tests.documents.components"
 
 
-def walk(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        yield value
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from walk(each)
-
-
 def test_a_generator_finds_no_choice_between_schemas_and_no_list_of_types() -> None:
     """Its classes would decide by the names of members, and most messages have the same."""
-    conditions = [each["if"] for each in walk(document()) if "if" in each]
-    hidden = [id(each) for condition in conditions for each in walk(condition)]
-    seen = [each for each in walk(document()) if id(each) not in hidden]
+    conditions = [each["if"] for each in objects_in(document()) if "if" in each]
+    hidden = [id(each) for condition in conditions for each in objects_in(condition)]
+    seen = [each for each in objects_in(document()) if id(each) not in hidden]
     assert len(conditions) > 10
     assert [each for each in seen if {"oneOf", "anyOf"} & each.keys()] == []
     assert [each for each in seen if isinstance(each.get("type"), list)] == []
@@ -151,7 +135,7 @@ async def test_the_server_answers_as_it_says() -> None:
             answer = await client.get(path)
             assert answer.status_code == 200
             assert_documented(path, "get", answer)
-        began = await client.post("/mcp", json=INITIALIZE, headers=BOTH)
+        began = await client.post("/mcp", json=initialize("2025-11-25"), headers=BOTH)
         assert_documented("/mcp", "post", began)
         session = {**BOTH, "mcp-session-id": began.headers["mcp-session-id"]}
         taken = await client.post(
@@ -185,7 +169,7 @@ async def test_who_may_not_ask_is_refused_as_it_says() -> None:
     async with template_server(TOKEN) as url, httpx2.AsyncClient(base_url=url) as client:
         mine = {"authorization": f"Bearer {TOKEN}"}
         for path, method, operation in operations():
-            body = INITIALIZE if method == "post" else None
+            body = initialize("2025-11-25") if method == "post" else None
             secret = operation.get("security") != []
             for expected, headers in (
                 (401 if secret else 200, {}),

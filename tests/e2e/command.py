@@ -138,6 +138,15 @@ def _finished(command: Sequence[str], cwd: Path | None, variables: dict[str, str
     return _outcome(done.returncode, done.stdout, done.stderr)
 
 
+def program(code: str, cwd: Path) -> str:
+    """Run a program of a page, for which a warning is an error, and return what it prints."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    variables = {"PATH": path, "PYTHONIOENCODING": "utf-8"}
+    done = _finished([sys.executable, "-W", "error", "-c", code], cwd, variables)
+    assert done.code == 0, done.stderr
+    return done.stdout.decode("utf-8")
+
+
 def start(arguments: Sequence[str | Path], *, cwd: Path | None = None, **variables: str) -> Forked:
     """Start one command, to be interrupted."""
     return Forked([*map(str, arguments)], environment=environment() | variables, cwd=cwd)

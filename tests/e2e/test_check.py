@@ -233,7 +233,7 @@ def test_a_call_that_is_not_as_expected_fails_and_is_one_line_that_a_shell_runs(
 
 def test_a_draft_and_the_figures_of_a_load_are_written(tmp_path: Path) -> None:
     draft = tmp_path / "expect.toml"
-    options = ["--draft-expectations", str(draft), "--load", "2x5", "--timeout", "2"]
+    options = ["--draft-expectations", str(draft), "--load", "2x1", "--timeout", "2"]
     done = playhead("check", PLANTED, "full", *options, "--report", tmp_path / "report.md")
     assert done.code == 0, done.stdout
     assert f"wrote {draft}: edit it, and use it with --expect" in done.stderr.splitlines()

@@ -31,6 +31,7 @@ from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
 from tests.servers.loopback import tcp_server
 from tests.servers.served_websocket import served_websocket
+from tests.servers.wave import write_wave
 from tests.snippets import DOCS, FENCED, run_snippet, snippet
 from tests.unit.adapters.test_wyoming import Speaker
 from tests.unit.adapters.test_xiaozhi import connected
@@ -128,9 +129,7 @@ async def test_a_wyoming_satellite_plays() -> None:
 async def test_a_xiaozhi_device_plays_and_is_interrupted(tmp_path: Path) -> None:
     pytest.importorskip("av")
     long = tmp_path / "long.wav"
-    with wave.open(str(long), "wb") as file:
-        file.setparams((1, 2, 24_000, 0, "NONE", "NONE"))
-        file.writeframes(b"\0\x10" * 24_000 * 60)
+    write_wave(long, b"\0\x10" * 24_000 * 60, rate_hz=24_000)
 
     has_stopped = trio.Event()
 

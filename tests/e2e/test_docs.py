@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -17,23 +16,14 @@ from typer.core import TyperGroup
 
 from playhead.cli.app import app
 from playhead.limits import GIB, KIB, MIB, Limits
+from tests.e2e.command import program
 from tests.snippets import DOCS, PAGES, REPOSITORY, blocks, programs
 
 
 @pytest.mark.parametrize("code", [code for name, code in programs() if name.startswith("README")])
 def test_a_program_of_the_readme_runs_in_the_checkout(code: str, tmp_path: Path) -> None:
     """All the others run from the wheel: tests/wheels."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path,
-        env=os.environ | {"PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    program(code, tmp_path)
 
 
 def commands(page: Path) -> list[str]:

@@ -7,7 +7,6 @@ import json
 import random
 import subprocess
 import tempfile
-import wave
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ import valkey
 import playhead as playhead_package
 from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, environment, playhead
 from tests.servers.valkey_server import ValkeyServer, valkey_server
+from tests.servers.wave import write_wave
 
 CALL = ("musicPlayer", "query=")
 PATIENT = ("--timeout", "60")
@@ -177,11 +177,7 @@ def make_trouble(store: ValkeyServer, trouble: str) -> None:
 def test_a_store_in_trouble_costs_a_fleet_no_byte(tmp_path: Path, trouble: str) -> None:
     pcm = random.Random(9).randbytes(4 * RATE_HZ * SONG_SECONDS)
     (tmp_path / "library").mkdir()
-    with wave.open(str(tmp_path / "library" / "song.wav"), "wb") as song:
-        song.setnchannels(2)
-        song.setsampwidth(2)
-        song.setframerate(RATE_HZ)
-        song.writeframes(pcm)
+    write_wave(tmp_path / "library" / "song.wav", pcm, rate_hz=RATE_HZ, channels=2)
     with (
         audio_server("--library", tmp_path / "library") as url,
         tempfile.TemporaryDirectory() as directory,

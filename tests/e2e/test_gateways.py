@@ -64,17 +64,8 @@ async def test_through_a_proxy_that_drops_arguments(tmp_path: Path) -> None:
     ):
         played = await command("play", url, "musicPlayer", "query=first", "--sink", "null", "--json")
         read = await command("read", url, "musicPlayer", "query=first", "-o", tmp_path / "song", "--json")
-        forced = await command(
-            "read",
-            url,
-            "musicPlayer",
-            "query=first",
-            "-o",
-            tmp_path / "x",
-            "--json",
-            "--strategy",
-            "arguments",
-        )
+        way = ("--json", "--strategy", "arguments")
+        forced = await command("read", url, "musicPlayer", "query=first", "-o", tmp_path / "x", *way)
     assert played.code == 0, played.stderr
     assert played.json["bytes"] == SONG.stat().st_size
     assert played.json["strategy"] == "uri-template"

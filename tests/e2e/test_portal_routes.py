@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from playhead.limits import MIB
+from tests.servers.loopback import free_port
 from tests.snippets import DOCS, blocks
 
 pytest.importorskip("fastapi", reason="needs fastapi")
@@ -37,9 +37,7 @@ async def serving(framework: str, folder: Path) -> AsyncIterator[tuple[int, psut
         block.code for block in blocks(DOCS / "asyncio.md") if f"from {framework} import" in block.code
     )
     (folder / "route.py").write_text(code)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
+    port = free_port()
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-u", "-m", *COMMANDS[framework], str(port)),

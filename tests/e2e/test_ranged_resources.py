@@ -24,7 +24,7 @@ from playhead.servers.http import base_url
 from playhead.servers.ranged_resource import ranged_resource
 from playhead.stream.options import StreamOptions
 from tests.conformance.gateways import PYTHON, needs_gateways
-from tests.servers.loopback import app_server
+from tests.servers.loopback import app_server, started
 
 REPOSITORY = Path(__file__).parents[2]
 SONG = bytes(range(256)) * 3000 + b"end"
@@ -62,14 +62,11 @@ async def test_each_form_reads_a_server_of_the_sdk_byte_for_byte(tmp_path: Path)
 @pytest.mark.parametrize("transport", ["http", "ws"])
 async def test_the_music_of_the_audio_server_is_read_as_a_file(transport: Literal["http", "ws"]) -> None:
     served = AudioServerOptions(transport=transport, port=0, mixer="memory")
-    async with trio.open_nursery() as nursery:
-        url = await nursery.start(partial(serve, served))
-        async with playhead.connect(url) as session:
-            link = (await session.call_tool("musicPlayer", {"query": "first light"})).links[0]
-            async with session.open(link, options=StreamOptions(strategy="file")) as stream:
-                assert await stream.read_all(max_bytes=MIB) == MUSIC.read_bytes()
-                assert stream.statistics().strategy == "file"
-        nursery.cancel_scope.cancel()
+    async with started(serve, served) as url, playhead.connect(url) as session:
+        link = (await session.call_tool("musicPlayer", {"query": "first light"})).links[0]
+        async with session.open(link, options=StreamOptions(strategy="file")) as stream:
+            assert await stream.read_all(max_bytes=MIB) == MUSIC.read_bytes()
+            assert stream.statistics().strategy == "file"
 
 
 SERVE = """

@@ -16,19 +16,9 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
 from tests.e2e.command import HANG_SECONDS, playhead, start
+from tests.servers.messages import initialize, request
 
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.c2VjcmV0"
-LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2024-11-05",
-        "capabilities": {},
-        "clientInfo": {"name": "XiaozhiMCPEndpointClient", "version": "1.0.0"},
-    },
-}
 
 
 @contextmanager
@@ -64,7 +54,9 @@ def test_tools_are_listed_over_the_connection_and_sigterm_closes_it(
 
     def device(websocket: ServerConnection) -> None:
         nonlocal code
-        for message in (INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}, LIST):
+        greeting = initialize("2024-11-05", name="XiaozhiMCPEndpointClient")
+        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        for message in (greeting, initialized, request("tools/list", id=2)):
             websocket.send(json.dumps(message))
         while not listed:
             answer = json.loads(websocket.recv())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -32,13 +31,6 @@ def test_our_own_command_calls_it_over_websocket_and_stdio() -> None:
     command = " ".join([*PLAYHEAD, "serve", "template", "--transport", "stdio"])
     done = playhead("call", command, "calculator", "expression=1 / 0")
     assert "division by zero" in done.stdout.decode() + done.stderr
-
-
-def test_a_token_comes_from_a_variable_and_never_from_the_command_line() -> None:
-    done = playhead("serve", "template", "--token-env", "NO_SUCH_VARIABLE")
-    assert done.code == 2
-    assert "NO_SUCH_VARIABLE" in done.stderr
-    assert "NO_SUCH_VARIABLE" not in os.environ
 
 
 def test_lines_that_are_no_messages_are_answered_over_stdio() -> None:

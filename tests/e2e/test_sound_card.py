@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes.util
 import io
-import wave
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from playhead.playback import DeviceSink, Player
 from playhead.playback.formats import PcmFormat
 from playhead.testing.media import ScriptedMedia, ScriptedReader
 from playhead.testing.sinks import SINK_LAWS, SinkLaw, law_name, tone
+from tests.servers.wave import write_wave
 
 pytestmark = pytest.mark.skipif(
     ctypes.util.find_library("asound") is None, reason="no ALSA: install libasound2 to play through it"
@@ -57,11 +57,7 @@ async def test_the_very_samples_reach_the_sound_card(
     use_card(f'{{ type file slave.pcm "null" file "{card}" format "raw" }}')
     pcm = tone(format, frames=format.rate_hz)
     music = io.BytesIO()
-    with wave.open(music, "wb") as written:
-        written.setnchannels(format.channels)
-        written.setsampwidth(2)
-        written.setframerate(format.rate_hz)
-        written.writeframes(pcm)
+    write_wave(music, pcm, rate_hz=format.rate_hz, channels=format.channels)
     async with Player(DeviceSink()) as player:
         await player.play(ScriptedMedia(reader=ScriptedReader(music.getvalue())))
         with trio.fail_after(30):

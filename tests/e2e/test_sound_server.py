@@ -6,7 +6,6 @@ import math
 import shutil
 import signal
 import subprocess
-import wave
 from array import array
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +19,7 @@ import trio
 from playhead.errors import NoDeviceError
 from playhead.playback import DeviceSink, FileMedia, Player, StateChange, Status
 from playhead.playback.sinks import device
+from tests.servers.wave import write_wave
 
 pytestmark = [
     pytest.mark.slow("records in real time"),
@@ -162,12 +162,8 @@ def noise(frames: int, *, start: int = 0) -> array[int]:
     )
 
 
-def write_wave(path: Path, samples: array[int], *, rate_hz: int = RATE) -> FileMedia:
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate_hz)
-        file.writeframes(samples.tobytes())
+def written(path: Path, samples: array[int], *, rate_hz: int = RATE) -> FileMedia:
+    write_wave(path, samples.tobytes(), rate_hz=rate_hz)
     return FileMedia(path)
 
 
@@ -192,7 +188,7 @@ async def test_consecutive_pieces_of_one_format_are_heard_without_one_sample_mis
     source = noise(3 * RATE)
     cuts = [0, 50_001, 81_003, len(source)]
     pieces = [
-        write_wave(tmp_path / f"{index}.wav", source[start:end])
+        written(tmp_path / f"{index}.wav", source[start:end])
         for index, (start, end) in enumerate(pairwise(cuts))
     ]
 
@@ -213,7 +209,7 @@ async def test_what_was_heard_is_what_the_recording_has_within_twenty_millisecon
     buffer_ms: int, sound_server: str, tmp_path: Path
 ) -> None:
     source = noise(3 * RATE)
-    piece = write_wave(tmp_path / "piece.wav", source)
+    piece = written(tmp_path / "piece.wav", source)
 
     async def error_seconds(recording: Recording) -> float:
         seen: list[tuple[float, int]] = []
@@ -237,7 +233,7 @@ async def test_what_is_ducked_held_and_stopped_is_heard_without_a_click(
     sound_server: str, tmp_path: Path
 ) -> None:
     source = noise(3 * RATE)
-    piece = write_wave(tmp_path / "piece.wav", source)
+    piece = written(tmp_path / "piece.wav", source)
 
     async def largest_step(recording: Recording) -> float:
         async with Player(DeviceSink()) as player:
@@ -269,7 +265,7 @@ async def test_what_is_ducked_held_and_stopped_is_heard_without_a_click(
 def piece(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileMedia:
     monkeypatch.setenv("PULSE_SERVER", server.address)
     monkeypatch.setattr(device, "LOST_SECONDS", 3.0)  # the server's null sink is silent for its first two
-    return write_wave(tmp_path / "piece.wav", noise(5 * RATE))
+    return written(tmp_path / "piece.wav", noise(5 * RATE))
 
 
 async def play_first_frames(player: Player, piece: FileMedia) -> None:
@@ -312,9 +308,9 @@ async def test_a_change_of_format_costs_the_reopening_of_the_device_and_no_sampl
 ) -> None:
     source = noise(2 * RATE)
     pieces = [
-        write_wave(tmp_path / "first.wav", source[:RATE]),
-        write_wave(tmp_path / "second.wav", array("h", [5000]) * RATE, rate_hz=RATE // 2),
-        write_wave(tmp_path / "third.wav", source[RATE:]),
+        written(tmp_path / "first.wav", source[:RATE]),
+        written(tmp_path / "second.wav", array("h", [5000]) * RATE, rate_hz=RATE // 2),
+        written(tmp_path / "third.wav", source[RATE:]),
     ]
 
     async def gap_seconds(recording: Recording) -> float:
@@ -344,7 +340,7 @@ async def test_a_change_of_format_costs_the_reopening_of_the_device_and_no_sampl
 async def test_an_announcement_over_music_is_the_sum_of_both(sound_server: str, tmp_path: Path) -> None:
     source = noise(4 * RATE)
     said = array("h", (round(9000 * math.sin(at / 9)) or 1 for at in range(RATE)))
-    music, speech = write_wave(tmp_path / "music.wav", source), write_wave(tmp_path / "speech.wav", said)
+    music, speech = written(tmp_path / "music.wav", source), written(tmp_path / "speech.wav", said)
 
     async def differences(recording: Recording) -> float:
         async with Player(DeviceSink()) as player:

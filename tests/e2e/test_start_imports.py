@@ -18,19 +18,10 @@ import pytest
 
 from playhead.cli.app import COMMANDS
 from tests.e2e.command import AUDIO_SERVER, environment, serving
+from tests.servers.messages import initialize
 from tests.servers.shared import SharedServers
 
 REPOSITORY = Path(__file__).parents[2]
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
 IMPORT = "import playhead"
 COMMAND = "sys.argv[1:] = {arguments}; from playhead.cli import main; main()"
 LIBRARY = """
@@ -129,29 +120,24 @@ LIBRARY_ROWS = (
 )
 QUIET = ("--sink", "null", "--json")
 COMMAND_ROWS = (
-    pytest.param(("--help",), because("the command line", "typer", "annotated_doc", "shellingham")),
-    pytest.param(
-        ("play", OVER_HTTP, "musicPlayer", "query=", *QUIET),
-        {**TRIO, **SOUND, **HTTP, **TYPER},
-    ),
-    pytest.param(
+    (("--help",), because("the command line", "typer", "annotated_doc", "shellingham"), HELP),
+    (("play", OVER_HTTP, "musicPlayer", "query=", *QUIET), {**TRIO, **SOUND, **HTTP, **TYPER}, PLAY),
+    (
         ("read", OVER_HTTP, "musicPlayer", "query=", "-o", "/dev/null"),
         {**TRIO, **HTTP, **TYPER, **RICH},
+        None,
     ),
-    pytest.param(
-        ("call", OVER_HTTP, "set_volume", "volume=40", "--json"),
-        {**TRIO, **HTTP, **TYPER},
-    ),
-    pytest.param(("tools", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}),
-    pytest.param(("trust",), {**TRIO, **TYPER, **RICH}),
-    pytest.param(("outputs",), {**TRIO, **TYPER, **RICH}),
-    pytest.param(("explain", "a__b"), {**TRIO, **TYPER, **RICH}),
-    pytest.param(("schema", "show"), {**TRIO, **TYPER, **RICH, **SCHEMA}),
-    pytest.param(("chat", "--help"), {**TRIO, **TYPER}),
-    pytest.param(("demo", *QUIET), {**TRIO, **SOUND, **TYPER, **RICH, **SDK}),
-    pytest.param(("check", "false"), {**TRIO, **TYPER, **RICH, **CHECK}),
-    pytest.param(("fleet", "--help"), {**TRIO, **TYPER, **CHECK}),
-    pytest.param(("serve", "audio", "--mixer", "memory"), {**TRIO, **TYPER, **SDK, **WEBSOCKET}),
+    (("call", OVER_HTTP, "set_volume", "volume=40", "--json"), {**TRIO, **HTTP, **TYPER}, None),
+    (("tools", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}, None),
+    (("trust",), {**TRIO, **TYPER, **RICH}, None),
+    (("outputs",), {**TRIO, **TYPER, **RICH}, None),
+    (("explain", "a__b"), {**TRIO, **TYPER, **RICH}, None),
+    (("schema", "show"), {**TRIO, **TYPER, **RICH, **SCHEMA}, None),
+    (("chat", "--help"), {**TRIO, **TYPER}, None),
+    (("demo", *QUIET), {**TRIO, **SOUND, **TYPER, **RICH, **SDK}, None),
+    (("check", "false"), {**TRIO, **TYPER, **RICH, **CHECK}, None),
+    (("fleet", "--help"), {**TRIO, **TYPER, **CHECK}, None),
+    (("serve", "audio", "--mixer", "memory"), {**TRIO, **TYPER, **SDK, **WEBSOCKET}, SERVE),
 )
 EXIT_CODES = {"trust": 2, "explain": 2, "check": 3}
 """Nothing to trust, no servers file, and a server that does not start."""
@@ -206,21 +192,6 @@ def test_importing_the_package_imports_almost_nothing() -> None:
     hold(NOTHING, imported_by(IMPORT))
 
 
-def test_the_help_imports_no_command() -> None:
-    hold(HELP, imported_by(command("--help")))
-
-
-def test_the_audio_server_imports_neither_the_client_nor_other_commands() -> None:
-    initialize = json.dumps(INITIALIZE).encode() + b"\n"
-    hold(SERVE, imported_by(command("serve", "audio", "--mixer", "memory"), stdin=initialize))
-
-
-def test_playing_over_http_imports_what_it_plays_with(shared: SharedServers) -> None:
-    hold(
-        PLAY, imported_by(command("play", shared.audio, "musicPlayer", "query=", "--sink", "null", "--json"))
-    )
-
-
 @pytest.fixture(scope="module")
 def websocket() -> Iterator[str]:
     """The audio server over WebSocket."""
@@ -237,19 +208,18 @@ def test_playing_as_a_library_imports_no_package_without_a_reason(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "allowed"), COMMAND_ROWS, ids=lambda each: each[0] if isinstance(each, tuple) else ""
+    ("arguments", "allowed", "budget"),
+    COMMAND_ROWS,
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
 )
-def test_a_command_imports_no_package_without_a_reason(
-    arguments: Sequence[str], allowed: Packages, shared: SharedServers
+def test_a_command_imports_no_package_without_a_reason_and_keeps_its_budget(
+    arguments: Sequence[str], allowed: Packages, budget: Budget | None, shared: SharedServers
 ) -> None:
     program = command(*(shared.audio if each == OVER_HTTP else each for each in arguments))
-    found = imported_by(program, code=EXIT_CODES.get(arguments[0], 0))
+    stdin = json.dumps(initialize()).encode() + b"\n" if arguments[0] == "serve" else b""
+    found = imported_by(program, stdin=stdin, code=EXIT_CODES.get(arguments[0], 0))
     assert needless(found, allowed) == []
+    if budget is not None:
+        hold(budget, found)
     module, _ = COMMANDS.get(" ".join(arguments[:2])) or COMMANDS.get(arguments[0], ("", ""))
     assert wings(found) <= {module.partition(".")[0]}, "a command loads no wing but its own"
-
-
-@pytest.mark.parametrize("late", ["trio", "playhead.cli.app"])
-def test_a_needless_module_breaks_the_budget(late: str) -> None:
-    with pytest.raises(AssertionError, match="these make the start slower"):
-        hold(NOTHING, imported_by(f"import playhead, {late}"))

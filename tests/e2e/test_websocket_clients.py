@@ -11,13 +11,9 @@ from mcp.server import Server
 from websockets.sync.client import connect
 
 from tests.conformance.old_sdk import PYTHON, needs_old_sdk
+from tests.servers.messages import initialize, request
 from tests.servers.served_websocket import served_websocket
 
-HANDSHAKE = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {},
-    "clientInfo": {"name": "plain", "version": "1"},
-}
 OLD_CLIENT = """
 import asyncio, sys
 from mcp import ClientSession
@@ -51,12 +47,12 @@ def adding_server() -> Server[Any]:
 async def test_a_plain_client_may_use_one_id_again_and_again() -> None:
     def ask(port: int) -> list[dict[str, Any]]:
         with connect(f"ws://127.0.0.1:{port}/mcp") as client:
-            client.send(json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HANDSHAKE}))
+            client.send(json.dumps(initialize(id=0)))
             client.recv()
             client.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
             answers = []
             for _ in range(200):
-                client.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))
+                client.send(json.dumps(request("tools/list")))
                 answers.append(json.loads(client.recv()))
             return answers
 
@@ -85,20 +81,13 @@ async def test_the_first_major_versions_client_lists_and_calls() -> None:
 
 def converse(url: str) -> list[dict[str, Any]]:
     """The conversation of docs/websocket.md: what a client writes that has no MCP library."""
-    client = {"name": "example", "version": "1.0"}
-    hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": client}
     answers = []
     with connect(url, subprotocols=["mcp"], close_timeout=5) as websocket:  # type: ignore[list-item]
         for message in (
-            {"jsonrpc": "2.0", "id": "init", "method": "initialize", "params": hello},
+            initialize("2024-11-05", id="init"),
             {"jsonrpc": "2.0", "method": "initialized"},
-            {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
-            {
-                "jsonrpc": "2.0",
-                "id": 2,
-                "method": "tools/call",
-                "params": {"name": "add", "arguments": {"a": 2, "b": 3}},
-            },
+            request("tools/list"),
+            request("tools/call", id=2, name="add", arguments={"a": 2, "b": 3}),
         ):
             websocket.send(json.dumps(message))
             if "id" in message:

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from playhead.cli.app import run
-from tests.e2e.chat_kit import calls, chat, model_words, says
 from tests.e2e.command import serving
-from tests.servers.scripted_http import scripted_http
 
 MUSIC = Path(__file__).parents[2] / "python" / "playhead" / "servers" / "audio" / "music"
 
@@ -52,27 +50,3 @@ def test_play_plays_to_the_end(url: str, capfd: pytest.CaptureFixture[str]) -> N
     report = json.loads(capfd.readouterr().out)
     assert report["error"] is None
     assert report["underruns"] == 0
-
-
-def test_a_name_in_a_servers_file_leads_there(
-    url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": {"music": {"url": url, "transport": "websocket"}}}))
-    assert run(["tools", "music", "--config", str(path), "--json"]) == 0
-    assert len(json.loads(capfd.readouterr().out)["tools"]) == 2
-
-
-def test_a_server_that_is_not_there_is_exit_code_3(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["tools", "ws://127.0.0.1:1/mcp"]) == 3
-    assert "ws://127.0.0.1:1/mcp" in capfd.readouterr().err
-
-
-async def test_chat_calls_its_tools(url: str, tmp_path: Path) -> None:
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"music": {"url": url}}}))
-    async with scripted_http(calls(("music__set_volume", {"volume": 30})), says("Quiet.")) as (model, _asked):
-        done = await chat(*model_words(model), "--json", "quieter", cwd=tmp_path)
-    assert done.json["servers"] == {"music": "connected"}
-    (call,) = done.json["calls"]
-    assert call["status"] == "done"
-    assert call["result"].startswith("Volume set to 30")

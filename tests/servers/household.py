@@ -5,7 +5,6 @@ As a process of its own: `HOUSEHOLD_COMMAND`. It speaks of elicitation in the er
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +13,9 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
-from tests.servers.launch import REPOSITORY
+from tests.servers.launch import server_command
 
-HOUSEHOLD_COMMAND: Final = (
-    sys.executable,
-    "-c",
-    f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from tests.servers.household import main; main()",
-)
+HOUSEHOLD_COMMAND: Final = (*server_command("household"),)
 
 
 class Taste(BaseModel):

@@ -17,12 +17,15 @@ REPOSITORY = Path(__file__).parents[2]
 START_SECONDS = 30.0
 
 
+def server_command(module: str, *options: object) -> list[str]:
+    """The command line of a module of this package; it is found whatever the working directory."""
+    path = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})"
+    start = f"{path}; from tests.servers.{module} import main; main()"
+    return [sys.executable, "-c", start, *(str(option) for option in options)]
+
+
 def pages_command(transport: str, *options: object) -> list[str]:
-    """The command line of `tests.servers.pages`; it finds the package whatever the working directory."""
-    start = (
-        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from tests.servers.pages import main; main()"
-    )
-    return [sys.executable, "-c", start, "--transport", transport, *(str(option) for option in options)]
+    return server_command("pages", "--transport", transport, *options)
 
 
 @asynccontextmanager

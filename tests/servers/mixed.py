@@ -6,7 +6,6 @@ import base64
 import json
 import shlex
 import struct
-import sys
 import zlib
 from typing import Any, Final
 
@@ -21,15 +20,9 @@ from mcp_types import (
     TextContent,
 )
 
-from tests.servers.launch import REPOSITORY
+from tests.servers.launch import REPOSITORY, server_command
 
-MIXED_SERVER: Final = shlex.join(
-    [
-        sys.executable,
-        "-c",
-        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from tests.servers.mixed import main; main()",
-    ]
-)
+MIXED_SERVER: Final = shlex.join(server_command("mixed"))
 DATA: Final = REPOSITORY / "tests" / "data"
 HOSTILE: Final = "\x1b]0;owned\x07\x1b[2Jtext \u202egnp.exe"
 MARKDOWN: Final = f"# Weather\n\n* **Oslo** [forecast](https://evil.example/x)\n* {HOSTILE}\n* &#x202e;rtl\n"

@@ -27,7 +27,7 @@ from urllib.parse import parse_qs, urlsplit
 import trio
 from pydantic import TypeAdapter
 
-from tests.servers.launch import REPOSITORY
+from tests.servers.launch import server_command
 from tests.servers.moods import (
     Answer,
     Blobs,
@@ -54,12 +54,9 @@ NAME: Final = re.compile(rf"{PIECES}([^?]+)")
 def moody_command(
     transport: str, moods: dict[str, Mood], log: Path, *options: object, form: Form = "both"
 ) -> list[str]:
-    """The command line of this server; it finds the package in any working directory."""
-    start = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); "
-    start += "from tests.servers.moody_server import main; main()"
     script = MOODS.dump_json(moods, exclude_defaults=True).decode("ascii")
     words = ["--transport", transport, "--moods", script, "--log", log, "--form", form, *options]
-    return [sys.executable, "-c", start, *(str(word) for word in words)]
+    return server_command("moody_server", *words)
 
 
 def read_log(path: Path) -> dict[str, list[Entry]]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-import trio
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -30,6 +29,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from playhead.servers.http import base_url, bind, serve_app
+from tests.servers.loopback import started
 
 SCOPE = "listen"
 
@@ -233,7 +233,5 @@ async def protected_server(
         token = authority.issue(name, form["scope"][0].split(), refreshable=False)
         await JSONResponse(token.model_dump(exclude_none=True))(scope, receive, send)
 
-    async with trio.open_nursery() as nursery:
-        await nursery.start(serve_app, app, sock)
+    async with started(serve_app, app, sock):
         yield running
-        nursery.cancel_scope.cancel()

@@ -16,6 +16,8 @@ from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import CloseConnection, Event, Ping, TextMessage
 from wsproto.utilities import generate_accept_token
 
+from tests.servers.messages import initialize, request
+
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
 
 
@@ -93,16 +95,13 @@ class RawWebSocket:
 
     async def ask(self, method: str, params: dict[str, Any] | None = None, *, id: Any = 1) -> Any:
         """A request, and what comes next."""
-        await self.send(
-            {"jsonrpc": "2.0", "id": id, "method": method} | ({"params": params} if params else {})
-        )
+        await self.send(request(method, id=id, **(params or {})))
         return await self.receive()
 
     async def initialize(self, *, version: str = "2024-11-05", notification: str = "initialized") -> Any:
         """The handshake of MCP; gives the server's answer."""
-        client = {"name": "raw", "version": "1"}
-        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
-        answer = await self.ask("initialize", params, id=0)
+        await self.send(initialize(version, id=0))
+        answer = await self.receive()
         await self.send({"jsonrpc": "2.0", "method": notification})
         return answer
 

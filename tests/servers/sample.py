@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from typing import Final
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import AudioContent, ImageContent, ResourceLink, TextContent
 
-from tests.servers.launch import REPOSITORY
+from tests.servers.launch import server_command
 
-SAMPLE_COMMAND: Final = (
-    sys.executable,
-    "-c",
-    f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from tests.servers.sample import main; main()",
-)
+SAMPLE_COMMAND: Final = (*server_command("sample"),)
 
 
 WAVE: Final = b"RIFF\x24\x08\x00\x00WAVEfmt " + bytes(range(256)) * 8

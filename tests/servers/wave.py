@@ -1,8 +1,11 @@
-"""The 44 bytes before PCM that make it a WAV file."""
+"""WAV files: the 44 bytes before PCM, and whole ones."""
 
 from __future__ import annotations
 
 import struct
+import wave
+from pathlib import Path
+from typing import IO
 
 HEADER_BYTES = 44
 RATE_HZ = 44_100
@@ -28,3 +31,11 @@ def wave_header(size_bytes: int) -> bytes:
         b"data",
         size_bytes - HEADER_BYTES,
     )
+
+
+def write_wave(
+    where: Path | IO[bytes], pcm: bytes, *, rate_hz: int, channels: int = 1, sample_bytes: int = 2
+) -> None:
+    with wave.open(str(where) if isinstance(where, Path) else where, "wb") as file:
+        file.setparams((channels, sample_bytes, rate_hz, 0, "NONE", "NONE"))
+        file.writeframes(pcm)

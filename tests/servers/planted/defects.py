@@ -1,4 +1,4 @@
-"""One defect a class: the faultless server with one thing wrong, as its docstring says.
+"""The faultless server with one thing wrong, as the comment above each row of `DEFECTS` says.
 
 `finds` names the check that has to fail; no other may.
 """
@@ -11,11 +11,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from tests.servers.planted.faultless import (
     NOISE,
+    PICTURE,
     SONG,
     FailedError,
     Faultless,
@@ -28,12 +29,73 @@ class Planted(Faultless):
     """The name of the check that has to fail, and alone."""
 
 
-# --- the wire and the handshake ------------------------------------------------------------------------
+def planted(finds: str, **methods: Any) -> type[Planted]:
+    """The server with these methods in place of its own; a dict changes fields of what its own answers."""
+    made = {
+        name: _changed(getattr(Faultless, name), method) if isinstance(method, dict) else method
+        for name, method in methods.items()
+    }
+    return type("Planted", (Planted,), {"finds": finds, **made})
+
+
+def _changed(own: Callable[..., Message], fields: Message) -> Callable[..., Message]:
+    return lambda *arguments, **more: {**own(*arguments, **more), **fields}
+
+
+def _fails(code: int, message: str) -> Callable[..., Message]:
+    def fail(*_: object) -> Message:
+        raise FailedError(code, message)
+
+    return fail
+
+
+def _dies(*_: object) -> Any:
+    os._exit(1)
+
+
+def _answers(value: Any) -> Callable[..., Any]:
+    return lambda *_: value
+
+
+def _tool(number: int, **fields: Any) -> Callable[[Faultless], list[Message]]:
+    """The list of tools, with fields of one of them changed."""
+
+    def tools(server: Faultless) -> list[Message]:
+        tools = Faultless.tools(server)
+        tools[number].update(fields)
+        return tools
+
+    return tools
+
+
+def _without(field: str, message: Message) -> Message:
+    return {key: value for key, value in message.items() if key != field}
+
+
+def _second_resource(**fields: Any) -> Callable[[Faultless], list[Message]]:
+    def resources(server: Faultless) -> list[Message]:
+        one, two = Faultless.resources(server)
+        return [one, {**two, **fields}]
+
+    return resources
+
+
+def _second_blob(change: Callable[[Message], Message]) -> Callable[..., Message]:
+    def blob(server: Faultless, uri: str, data: bytes, mime_type: str) -> Message:
+        own = Faultless.blob(server, uri, data, mime_type)
+        return change(own) if uri == "notes://two" else own
+
+    return blob
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+# --- what takes more than a line -------------------------------------------------------------------------
 
 
 class LogOnStdout(Planted):
-    """Its log goes to stdout, among the messages."""
-
     finds = "wire.messages"
 
     def on_line(self, line: bytes) -> None:
@@ -43,8 +105,6 @@ class LogOnStdout(Planted):
 
 
 class AnswersTwice(Planted):
-    """Every answer of a tool is sent twice."""
-
     finds = "wire.answered-once"
 
     def send(self, message: Message) -> None:
@@ -53,18 +113,7 @@ class AnswersTwice(Planted):
             super().send(message)
 
 
-class IdsOfText(Planted):
-    """The id of each answer is a string, whatever the request's was."""
-
-    finds = "wire.same-ids"
-
-    def send(self, message: Message) -> None:
-        super().send({**message, "id": str(message["id"])})
-
-
 class PingHangs(Planted):
-    """A ping is never answered."""
-
     finds = "connection.ping"
 
     def ping(self, cancelled: threading.Event) -> Message:
@@ -72,57 +121,7 @@ class PingHangs(Planted):
         raise FailedError(-32603, "cancelled")
 
 
-class CapabilityWithoutMethod(Planted):
-    """It says that it has prompts, and knows no method for them."""
-
-    finds = "prompts.list-answered"
-
-    def list_prompts(self, params: Mapping[str, Any]) -> Message:
-        return self.unknown_method("prompts/list")
-
-    def get_prompt(self, params: Mapping[str, Any]) -> Message:
-        return self.unknown_method("prompts/get")
-
-
-class CapabilityNotDeclared(Planted):
-    """It has tools, and doesn't say so in the handshake."""
-
-    finds = "capabilities.declared"
-
-    def initialize(self, params: Mapping[str, Any]) -> Message:
-        return {**super().initialize(params), "capabilities": {"resources": {}, "prompts": {}}}
-
-
-class ErrorWithoutMessage(Planted):
-    """Its JSON-RPC errors have a code and nothing else."""
-
-    finds = "wire.messages"
-
-    def error_object(self, failed: FailedError) -> Message:
-        return {"code": failed.code}
-
-
-class UnknownMethodSucceeds(Planted):
-    """A method that doesn't exist is answered with an empty result."""
-
-    finds = "server.unknown-method"
-
-    def unknown_method(self, method: str) -> Message:
-        return {}
-
-
-class UnknownMethodCode(Planted):
-    """A method that doesn't exist is an internal error."""
-
-    finds = "server.unknown-method"
-
-    def unknown_method(self, method: str) -> Message:
-        raise FailedError(-32603, f"unknown method {method[:80]}")
-
-
 class DiesOfABigRequest(Planted):
-    """A line of over a megabyte ends it."""
-
     finds = "server.big-request"
 
     def on_line(self, line: bytes) -> None:
@@ -132,8 +131,6 @@ class DiesOfABigRequest(Planted):
 
 
 class DiesOfGarbage(Planted):
-    """A line that is not JSON ends it."""
-
     finds = "server.garbage"
 
     def on_line(self, line: bytes) -> None:
@@ -144,203 +141,7 @@ class DiesOfGarbage(Planted):
         super().on_line(line)
 
 
-# --- the list of tools ---------------------------------------------------------------------------------
-
-
-class RepeatedCursor(Planted):
-    """The second page of the tools names its own cursor as the next: the list never ends."""
-
-    finds = "tools.list-ends"
-
-    def list_tools(self, params: Mapping[str, Any]) -> Message:
-        return {**super().list_tools(params), "nextCursor": "rest"}
-
-
-class UnknownCursorAccepted(Planted):
-    """A cursor that it never gave is answered with the first page."""
-
-    finds = "tools.list-unknown-cursor"
-
-    def list_tools(self, params: Mapping[str, Any]) -> Message:
-        return super().list_tools(params if params.get("cursor") == "rest" else {})
-
-
-class DuplicateTool(Planted):
-    """Two tools have the same name."""
-
-    finds = "tools.list-unique"
-
-    def tools(self) -> list[Message]:
-        return [*super().tools(), self.plain_tool("slow", "Takes a while.")]
-
-
-class BrokenInputSchema(Planted):
-    """A tool's inputSchema is not a JSON Schema."""
-
-    finds = "tools.input-schema"
-
-    def tools(self) -> list[Message]:
-        tools = super().tools()
-        tools[2]["inputSchema"] = {"type": "object", "properties": {"size": {"type": "nummer"}}}
-        return tools
-
-
-class InputSchemaOfAList(Planted):
-    """A tool's inputSchema asks for an array, where arguments are an object."""
-
-    finds = "tools.input-schema"
-
-    def tools(self) -> list[Message]:
-        tools = super().tools()
-        tools[2]["inputSchema"] = {"type": "array"}
-        return tools
-
-
-class AnnotationOfText(Planted):
-    """readOnlyHint is a string in place of a boolean."""
-
-    finds = "tools.annotations"
-
-    def tools(self) -> list[Message]:
-        tools = super().tools()
-        tools[0]["annotations"] = {"readOnlyHint": "yes"}
-        return tools
-
-
-# --- what tools answer ---------------------------------------------------------------------------------
-
-
-class StructuredContentOfAnotherType(Planted):
-    """The structured content breaks the tool's outputSchema."""
-
-    finds = "tools.structured-content"
-
-    def structured(self, total: int) -> Message:
-        return {"structuredContent": {"sum": str(total)}}
-
-
-class StructuredContentMissing(Planted):
-    """A tool with an outputSchema answers without structured content."""
-
-    finds = "tools.structured-content"
-
-    def structured(self, total: int) -> Message:
-        return {}
-
-
-class BadBase64(Planted):
-    """The picture's data is not base64."""
-
-    finds = "tools.content"
-
-    def picture(self) -> Message:
-        return {**super().picture(), "data": "iVBORw0KGgo*AAAA"}
-
-
-class BadMimeType(Planted):
-    """The picture's MIME type is none."""
-
-    finds = "tools.content"
-
-    def picture(self) -> Message:
-        return {**super().picture(), "mimeType": "a picture"}
-
-
-class PictureIsNone(Planted):
-    """The picture's bytes are no PNG, whatever the MIME type says."""
-
-    finds = "tools.image"
-
-    def picture(self) -> Message:
-        return {**super().picture(), "data": base64.b64encode(b"no picture at all").decode()}
-
-
-class PriorityOutOfRange(Planted):
-    """A block's priority is 2."""
-
-    finds = "tools.content"
-
-    def picture(self) -> Message:
-        return {**super().picture(), "annotations": {"priority": 2}}
-
-
-class UnknownBlock(Planted):
-    """A block of a type that no revision has."""
-
-    finds = "tools.content"
-
-    def picture(self) -> Message:
-        return {"type": "hologram", "data": "AAAA"}
-
-
-class LinkWithoutName(Planted):
-    """A resource link has no name."""
-
-    finds = "tools.content"
-
-    def song(self) -> Message:
-        return {key: value for key, value in super().song().items() if key != "name"}
-
-
-class IsErrorMissing(Planted):
-    """Errors in the arguments are described, but the result isn't marked as an error."""
-
-    finds = "tools.invalid-refused"
-
-    def bad_arguments(self, why: str) -> Message:
-        return self.text(why)
-
-
-class IsErrorOfText(Planted):
-    """isError is a string."""
-
-    finds = "tools.result"
-
-    def text(self, text: str, *, is_error: bool = False) -> Message:
-        result = super().text(text, is_error=is_error)
-        return {**result, "isError": str(is_error)}
-
-
-class ContentMissing(Planted):
-    """A result has no content."""
-
-    finds = "tools.result"
-
-    def slow(self, cancelled: threading.Event) -> Message:
-        super().slow(cancelled)
-        return {}
-
-
-class ContentIsAnObject(Planted):
-    """A result's content is one block in place of a list of them."""
-
-    finds = "tools.result"
-
-    def slow(self, cancelled: threading.Event) -> Message:
-        return {"content": super().slow(cancelled)["content"][0]}
-
-
-class UnknownToolSucceeds(Planted):
-    """A call of a tool that doesn't exist succeeds."""
-
-    finds = "server.unknown-tool"
-
-    def unknown_tool(self, name: str) -> Message:
-        return self.text(f"called {name}")
-
-
-class UnknownToolCode(Planted):
-    """A call of a tool that doesn't exist is a parse error."""
-
-    finds = "server.unknown-tool"
-
-    def unknown_tool(self, name: str) -> Message:
-        raise FailedError(-32700, f"unknown tool {name[:80]}")
-
-
 class Hangs(Planted):
-    """One tool never answers."""
-
     finds = "tools.deadline"
 
     def slow(self, cancelled: threading.Event) -> Message:
@@ -348,30 +149,7 @@ class Hangs(Planted):
         return self.text("too late")
 
 
-class LostCancellation(Planted):
-    """A cancelled call goes on to its end, and is answered then."""
-
-    finds = "tools.cancelled"
-
-    def slow(self, cancelled: threading.Event) -> Message:
-        return super().slow(threading.Event())
-
-    def answers_the_cancelled(self) -> bool:
-        return True
-
-
-class DiesOfACancellation(Planted):
-    """Being told that a call is cancelled ends it."""
-
-    finds = "tools.cancel-survives"
-
-    def on_cancelled(self, event: threading.Event) -> None:
-        os._exit(1)
-
-
 class MixesAnswers(Planted):
-    """A call that comes while another is on its way gets the other's answer."""
-
     finds = "tools.concurrent"
 
     def __init__(self) -> None:
@@ -392,107 +170,7 @@ class MixesAnswers(Planted):
         return self.text(answer)
 
 
-class DiesOfWrongArguments(Planted):
-    """Arguments that break the schema end it."""
-
-    finds = "tools.survives"
-
-    def bad_arguments(self, why: str) -> Message:
-        os._exit(1)
-
-
-class ErrorsAsSuccess(Planted):
-    """A tool reports an error whenever it is called, in a result that isn't marked as one."""
-
-    finds = "tools.errors-marked"
-
-    def slow(self, cancelled: threading.Event) -> Message:
-        return self.text("Database error: no such table: naps")
-
-
-class PictureCutShort(Planted):
-    """Half a picture: a viewer shows its upper part."""
-
-    finds = "image.whole"
-
-    def picture(self) -> Message:
-        whole = base64.b64decode(super().picture()["data"])
-        return {**super().picture(), "data": base64.b64encode(whole[: len(whole) // 2]).decode()}
-
-
-# --- resources and ranges ------------------------------------------------------------------------------
-
-
-class DuplicateResource(Planted):
-    """Two resources have the same URI."""
-
-    finds = "resources.list-unique"
-
-    def resources(self) -> list[Message]:
-        return [*super().resources(), {"uri": "notes://one", "name": "one again"}]
-
-
-class ContentsWithoutUri(Planted):
-    """The answer to a read doesn't name its resource."""
-
-    finds = "resources.contents"
-
-    def blob(self, uri: str, data: bytes, mime_type: str) -> Message:
-        blob = super().blob(uri, data, mime_type)
-        del blob["uri"]
-        return blob
-
-
-class BlobOfBadBase64(Planted):
-    """A resource's blob is not base64."""
-
-    finds = "resources.contents"
-
-    def blob(self, uri: str, data: bytes, mime_type: str) -> Message:
-        blob = super().blob(uri, data, mime_type)
-        return {**blob, "blob": "*" + blob["blob"][1:]} if uri == "notes://two" else blob
-
-
-class SizeOfAResourceWrong(Planted):
-    """A listed resource is longer than its size says."""
-
-    finds = "resources.size"
-
-    def resources(self) -> list[Message]:
-        one, two = super().resources()
-        return [one, {**two, "size": 100}]
-
-
-class UnknownResourceSucceeds(Planted):
-    """A resource that doesn't exist can be read."""
-
-    finds = "resources.unknown"
-
-    def unknown_resource(self, uri: str) -> Message:
-        return {"contents": [{"uri": uri, "text": ""}]}
-
-
-class UnknownResourceCode(Planted):
-    """A resource that doesn't exist is a method that doesn't exist."""
-
-    finds = "resources.error-code"
-
-    def unknown_resource(self, uri: str) -> Message:
-        raise FailedError(-32601, "Resource not found")
-
-
-class PageCap(Planted):
-    """A page is never longer than 4,096 bytes, whatever was asked for."""
-
-    finds = "reads.page-cap"
-
-    def page(self, start: int, end: int) -> bytes:
-        return SONG[start : min(end, start + 4096)] if (start, end) != (0, len(SONG)) else SONG
-
-
 class RepeatedPage(Planted):
-    """From the middle on, every page is one that was given before."""
-
     finds = "reads.page-repeated"
 
     def page(self, start: int, end: int) -> bytes:
@@ -502,36 +180,7 @@ class RepeatedPage(Planted):
         return SONG[start - middle : end - middle] if start < len(SONG) else b""
 
 
-class LostTail(Planted):
-    """The last bytes of a song can't be reached by ranges."""
-
-    finds = "reads.tail"
-
-    def page(self, start: int, end: int) -> bytes:
-        return SONG if (start, end) == (0, len(SONG)) else SONG[: len(SONG) - 1000][start:end]
-
-
-class RangesIgnored(Planted):
-    """A range is answered with the whole song."""
-
-    finds = "reads.range-honoured"
-
-    def page(self, start: int, end: int) -> bytes:
-        return SONG
-
-
-class PageTooLong(Planted):
-    """A page has some bytes more than was asked for."""
-
-    finds = "reads.page-length"
-
-    def page(self, start: int, end: int) -> bytes:
-        return SONG[start : end + 10]
-
-
 class PastTheEndFails(Planted):
-    """A read past the end is an internal error."""
-
     finds = "reads.past-end"
 
     def page(self, start: int, end: int) -> bytes:
@@ -540,194 +189,7 @@ class PastTheEndFails(Planted):
         return super().page(start, end)
 
 
-class PastTheEndRepeats(Planted):
-    """A read past the end gives the last bytes again, for ever."""
-
-    finds = "reads.past-end"
-
-    def page(self, start: int, end: int) -> bytes:
-        return super().page(start, end) if start < len(SONG) else SONG[-100:]
-
-
-class SizeOfALinkWrong(Planted):
-    """A link's size is less than what can be read."""
-
-    finds = "reads.size"
-
-    def song(self) -> Message:
-        return {**super().song(), "size": len(SONG) - 1000}
-
-
-# --- sound ---------------------------------------------------------------------------------------------
-
-
-class SoundIsNone(Planted):
-    """The sound's bytes can't be decoded."""
-
-    finds = "audio.decodes"
-
-    def sound(self) -> Message:
-        return {**super().sound(), "data": base64.b64encode(b"no sound at all" * 100).decode()}
-
-
-class SoundMislabelled(Planted):
-    """The sound is a WAV file, and is called an MP3."""
-
-    finds = "audio.mime-type"
-
-    def sound(self) -> Message:
-        return {
-            "type": "audio",
-            "data": base64.b64encode(NOISE).decode(),
-            "mimeType": "audio/mpeg",
-        }
-
-
-class SoundCutShort(Planted):
-    """Two thirds of the sound: a player plays them and stops."""
-
-    finds = "audio.whole"
-
-    def sound(self) -> Message:
-        return {**super().sound(), "data": base64.b64encode(NOISE[: len(NOISE) * 2 // 3]).decode()}
-
-
-class SongCutShort(Planted):
-    """A song whose last third is missing everywhere: in pages, in a whole read and in the size."""
-
-    finds = "audio.whole"
-
-    def song(self) -> Message:
-        return {**super().song(), "size": len(SONG) * 2 // 3}
-
-    def page(self, start: int, end: int) -> bytes:
-        return SONG[: len(SONG) * 2 // 3][start:end]
-
-
-# --- prompts -------------------------------------------------------------------------------------------
-
-
-class PromptWithoutRole(Planted):
-    """A prompt's message has no role."""
-
-    finds = "prompts.messages"
-
-    def prompt_message(self, text: str) -> Message:
-        return {"content": {"type": "text", "text": text}}
-
-
-class PromptOfAnUnknownRole(Planted):
-    """A prompt's message is of a role that the protocol doesn't have."""
-
-    finds = "prompts.messages"
-
-    def prompt_message(self, text: str) -> Message:
-        return {**super().prompt_message(text), "role": "system"}
-
-
-class UnknownPromptSucceeds(Planted):
-    """A prompt that doesn't exist can be had."""
-
-    finds = "prompts.unknown"
-
-    def unknown_prompt(self, name: str) -> Message:
-        return {"messages": []}
-
-
-class MissingArgumentAccepted(Planted):
-    """A prompt is given although a required argument is missing."""
-
-    finds = "prompts.missing-argument"
-
-    def missing_argument(self) -> Message:
-        return {"messages": [self.prompt_message("Greet .")]}
-
-
-class DuplicatePrompt(Planted):
-    """Two prompts have the same name."""
-
-    finds = "prompts.list-unique"
-
-    def prompts(self) -> list[Message]:
-        return [*super().prompts(), *super().prompts()]
-
-
-# --- more that servers in the field do -----------------------------------------------------------------
-
-
-class PingGivesNull(Planted):
-    """A ping is answered with null in place of an empty object."""
-
-    finds = "wire.messages"
-
-    def ping(self, cancelled: threading.Event) -> Any:
-        return None
-
-
-class ServerWithoutVersion(Planted):
-    """The handshake doesn't say which version of the server it is."""
-
-    finds = "connection.connect"
-
-    def initialize(self, params: Mapping[str, Any]) -> Message:
-        return {**super().initialize(params), "serverInfo": {"name": "planted"}}
-
-
-class InputSchemaMissing(Planted):
-    """A tool has no inputSchema."""
-
-    finds = "tools.input-schema"
-
-    def tools(self) -> list[Message]:
-        tools = super().tools()
-        del tools[2]["inputSchema"]
-        return tools
-
-
-class RequiredOfAnOldDraft(Planted):
-    """A property says by itself that it is required, as in the third draft of JSON Schema."""
-
-    finds = "tools.input-schema"
-
-    def tools(self) -> list[Message]:
-        tools = super().tools()
-        tools[2]["inputSchema"] = {"type": "object", "properties": {"size": {"required": True}}}
-        return tools
-
-
-class DescriptionIsNull(Planted):
-    """A tool without a description has null there."""
-
-    finds = "tools.list-shape"
-
-    def tools(self) -> list[Message]:
-        tools = super().tools()
-        tools[2]["description"] = None
-        return tools
-
-
-class StructuredContentIsAList(Planted):
-    """The structured content is a list, where the revision has objects only."""
-
-    finds = "tools.structured-content"
-
-    def structured(self, total: int) -> Message:
-        return {"structuredContent": [total]}
-
-
-class TextIsANumber(Planted):
-    """The text of a block is a number."""
-
-    finds = "tools.content"
-
-    def slow(self, cancelled: threading.Event) -> Message:
-        super().slow(cancelled)
-        return {"content": [{"type": "text", "text": 42}]}
-
-
 class ArgumentsDemanded(Planted):
-    """A call without `arguments` is refused, whatever the tool needs."""
-
     finds = "tools.without-arguments"
 
     def call(self, params: Mapping[str, Any], cancelled: threading.Event) -> Message:
@@ -737,8 +199,6 @@ class ArgumentsDemanded(Planted):
 
 
 class OnlyItsOwnRevision(Planted):
-    """A client that asks for a revision it doesn't know is refused, in place of being offered another."""
-
     finds = "handshake.negotiates"
 
     def initialize(self, params: Mapping[str, Any]) -> Message:
@@ -747,18 +207,7 @@ class OnlyItsOwnRevision(Planted):
         return super().initialize(params)
 
 
-class EchoesTheRevision(Planted):
-    """Whatever revision a client asks for, the server says that it speaks it."""
-
-    finds = "handshake.negotiates"
-
-    def initialize(self, params: Mapping[str, Any]) -> Message:
-        return {**super().initialize(params), "protocolVersion": params.get("protocolVersion")}
-
-
 class DiesOfDiscovery(Planted):
-    """A method that it doesn't know ends it, if it arrives before the handshake."""
-
     finds = "handshake.unknown-method"
 
     def answer(self, method: str, params: Any, cancelled: threading.Event) -> Message:
@@ -767,57 +216,267 @@ class DiesOfDiscovery(Planted):
         return super().answer(method, params, cancelled)
 
 
-class SizeOfText(Planted):
-    """A resource's size is a string."""
-
-    finds = "resources.list-shape"
-
-    def resources(self) -> list[Message]:
-        one, two = super().resources()
-        return [one, {**two, "size": "256"}]
-
-
-class BrokenTemplate(Planted):
-    """A URI template has a brace that is never closed."""
-
-    finds = "resources.templates-shape"
-
-    def templates(self) -> list[Message]:
-        return [*super().templates(), {"name": "note", "uriTemplate": "notes://{name"}]
-
-
-class ContentsOfNothing(Planted):
-    """A resource's contents have neither text nor a blob."""
-
-    finds = "resources.contents"
-
-    def blob(self, uri: str, data: bytes, mime_type: str) -> Message:
-        blob = super().blob(uri, data, mime_type)
-        return {"uri": uri, "mimeType": mime_type} if uri == "notes://two" else blob
-
-
-class PromptContentIsAList(Planted):
-    """A prompt's message has a list of blocks in place of one."""
-
-    finds = "prompts.messages"
-
-    def prompt_message(self, text: str) -> Message:
-        return {"role": "user", "content": [{"type": "text", "text": text}]}
-
-
-class PromptArgumentOfText(Planted):
-    """A prompt's `required` is a string in place of a boolean."""
-
-    finds = "prompts.list-shape"
-
-    def prompts(self) -> list[Message]:
-        (greet,) = super().prompts()
-        return [{**greet, "arguments": [{"name": "who", "required": "true"}]}]
-
-
-def _dashed(name: str) -> str:
-    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
-
-
-DEFECTS: dict[str, type[Planted]] = {_dashed(kind.__name__): kind for kind in Planted.__subclasses__()}
-"""By name: `bad-base64` for BadBase64."""
+WHOLE = (0, len(SONG))
+DEFECTS: dict[str, type[Planted]] = {
+    # --- the wire and the handshake ---
+    # Its log goes to stdout, among the messages.
+    "log-on-stdout": LogOnStdout,
+    # Every answer of a tool is sent twice.
+    "answers-twice": AnswersTwice,
+    # The id of each answer is a string, whatever the request's was.
+    "ids-of-text": planted(
+        "wire.same-ids", send=lambda self, it: Faultless.send(self, {**it, "id": str(it["id"])})
+    ),
+    # A ping is never answered.
+    "ping-hangs": PingHangs,
+    # It says that it has prompts, and knows no method for them.
+    "capability-without-method": planted(
+        "prompts.list-answered",
+        list_prompts=lambda self, _: self.unknown_method("prompts/list"),
+        get_prompt=lambda self, _: self.unknown_method("prompts/get"),
+    ),
+    # It has tools, and doesn't say so in the handshake.
+    "capability-not-declared": planted(
+        "capabilities.declared", initialize={"capabilities": {"resources": {}, "prompts": {}}}
+    ),
+    # Its JSON-RPC errors have a code and nothing else.
+    "error-without-message": planted("wire.messages", error_object=lambda _, failed: {"code": failed.code}),
+    # A method that doesn't exist is answered with an empty result.
+    "unknown-method-succeeds": planted("server.unknown-method", unknown_method=_answers({})),
+    # A method that doesn't exist is an internal error.
+    "unknown-method-code": planted("server.unknown-method", unknown_method=_fails(-32603, "unknown method")),
+    # A line of over a megabyte ends it.
+    "dies-of-a-big-request": DiesOfABigRequest,
+    # A line that is not JSON ends it.
+    "dies-of-garbage": DiesOfGarbage,
+    # --- the list of tools ---
+    # The second page of the tools names its own cursor as the next: the list never ends.
+    "repeated-cursor": planted("tools.list-ends", list_tools={"nextCursor": "rest"}),
+    # A cursor that it never gave is answered with the first page.
+    "unknown-cursor-accepted": planted(
+        "tools.list-unknown-cursor",
+        list_tools=lambda self, it: Faultless.list_tools(self, it if it.get("cursor") == "rest" else {}),
+    ),
+    # Two tools have the same name.
+    "duplicate-tool": planted(
+        "tools.list-unique",
+        tools=lambda self: [*Faultless.tools(self), self.plain_tool("slow", "Takes a while.")],
+    ),
+    # A tool's inputSchema is not a JSON Schema.
+    "broken-input-schema": planted(
+        "tools.input-schema",
+        tools=_tool(2, inputSchema={"type": "object", "properties": {"size": {"type": "nummer"}}}),
+    ),
+    # A tool's inputSchema asks for an array, where arguments are an object.
+    "input-schema-of-a-list": planted("tools.input-schema", tools=_tool(2, inputSchema={"type": "array"})),
+    # readOnlyHint is a string in place of a boolean.
+    "annotation-of-text": planted("tools.annotations", tools=_tool(0, annotations={"readOnlyHint": "yes"})),
+    # --- what tools answer ---
+    # The structured content breaks the tool's outputSchema.
+    "structured-content-of-another-type": planted(
+        "tools.structured-content", structured=lambda _, total: {"structuredContent": {"sum": str(total)}}
+    ),
+    # A tool with an outputSchema answers without structured content.
+    "structured-content-missing": planted("tools.structured-content", structured=_answers({})),
+    # The picture's data is not base64.
+    "bad-base64": planted("tools.content", picture={"data": "iVBORw0KGgo*AAAA"}),
+    # The picture's MIME type is none.
+    "bad-mime-type": planted("tools.content", picture={"mimeType": "a picture"}),
+    # The picture's bytes are no PNG, whatever the MIME type says.
+    "picture-is-none": planted("tools.image", picture={"data": _encoded(b"no picture at all")}),
+    # A block's priority is 2.
+    "priority-out-of-range": planted("tools.content", picture={"annotations": {"priority": 2}}),
+    # A block of a type that no revision has.
+    "unknown-block": planted("tools.content", picture=_answers({"type": "hologram", "data": "AAAA"})),
+    # A resource link has no name.
+    "link-without-name": planted("tools.content", song=lambda self: _without("name", Faultless.song(self))),
+    # Errors in the arguments are described, but the result isn't marked as an error.
+    "is-error-missing": planted("tools.invalid-refused", bad_arguments=lambda self, why: self.text(why)),
+    # isError is a string.
+    "is-error-of-text": planted(
+        "tools.result",
+        text=lambda self, text, is_error=False: {
+            **Faultless.text(self, text, is_error=is_error),
+            "isError": str(is_error),
+        },
+    ),
+    # A result has no content.
+    "content-missing": planted(
+        "tools.result", slow=lambda self, cancelled: _without("content", Faultless.slow(self, cancelled))
+    ),
+    # A result's content is one block in place of a list of them.
+    "content-is-an-object": planted(
+        "tools.result", slow=lambda self, it: {"content": Faultless.slow(self, it)["content"][0]}
+    ),
+    # A call of a tool that doesn't exist succeeds.
+    "unknown-tool-succeeds": planted(
+        "server.unknown-tool", unknown_tool=lambda self, name: self.text(f"called {name}")
+    ),
+    # A call of a tool that doesn't exist is a parse error.
+    "unknown-tool-code": planted("server.unknown-tool", unknown_tool=_fails(-32700, "unknown tool")),
+    # One tool never answers.
+    "hangs": Hangs,
+    # A cancelled call goes on to its end, and is answered then.
+    "lost-cancellation": planted(
+        "tools.cancelled",
+        slow=lambda self, _: Faultless.slow(self, threading.Event()),
+        answers_the_cancelled=_answers(True),
+    ),
+    # Being told that a call is cancelled ends it.
+    "dies-of-a-cancellation": planted("tools.cancel-survives", on_cancelled=_dies),
+    # A call that comes while another is on its way gets the other's answer.
+    "mixes-answers": MixesAnswers,
+    # Arguments that break the schema end it.
+    "dies-of-wrong-arguments": planted("tools.survives", bad_arguments=_dies),
+    # A tool reports an error whenever it is called, in a result that isn't marked as one.
+    "errors-as-success": planted(
+        "tools.errors-marked", slow=lambda self, _: self.text("Database error: no such table: naps")
+    ),
+    # Half a picture: a viewer shows its upper part.
+    "picture-cut-short": planted(
+        "image.whole",
+        picture={"data": _encoded(base64.b64decode(PICTURE)[: len(base64.b64decode(PICTURE)) // 2])},
+    ),
+    # --- resources and ranges ---
+    # Two resources have the same URI.
+    "duplicate-resource": planted(
+        "resources.list-unique",
+        resources=lambda self: [*Faultless.resources(self), {"uri": "notes://one", "name": "one again"}],
+    ),
+    # The answer to a read doesn't name its resource.
+    "contents-without-uri": planted(
+        "resources.contents", blob=lambda self, *asked: _without("uri", Faultless.blob(self, *asked))
+    ),
+    # A resource's blob is not base64.
+    "blob-of-bad-base64": planted(
+        "resources.contents", blob=_second_blob(lambda own: {**own, "blob": "*" + own["blob"][1:]})
+    ),
+    # A listed resource is longer than its size says.
+    "size-of-a-resource-wrong": planted("resources.size", resources=_second_resource(size=100)),
+    # A resource that doesn't exist can be read.
+    "unknown-resource-succeeds": planted(
+        "resources.unknown", unknown_resource=lambda _, uri: {"contents": [{"uri": uri, "text": ""}]}
+    ),
+    # A resource that doesn't exist is a method that doesn't exist.
+    "unknown-resource-code": planted(
+        "resources.error-code", unknown_resource=_fails(-32601, "Resource not found")
+    ),
+    # A page is never longer than 4,096 bytes, whatever was asked for.
+    "page-cap": planted(
+        "reads.page-cap",
+        page=lambda _, *span: SONG if span == WHOLE else SONG[span[0] : min(span[1], span[0] + 4096)],
+    ),
+    # From the middle on, every page is one that was given before.
+    "repeated-page": RepeatedPage,
+    # The last bytes of a song can't be reached by ranges.
+    "lost-tail": planted(
+        "reads.tail", page=lambda _, *span: SONG if span == WHOLE else SONG[: len(SONG) - 1000][slice(*span)]
+    ),
+    # A range is answered with the whole song.
+    "ranges-ignored": planted("reads.range-honoured", page=_answers(SONG)),
+    # A page has some bytes more than was asked for.
+    "page-too-long": planted("reads.page-length", page=lambda _, start, end: SONG[start : end + 10]),
+    # A read past the end is an internal error.
+    "past-the-end-fails": PastTheEndFails,
+    # A read past the end gives the last bytes again, for ever.
+    "past-the-end-repeats": planted(
+        "reads.past-end", page=lambda _, start, end: SONG[start:end] if start < len(SONG) else SONG[-100:]
+    ),
+    # A link's size is less than what can be read.
+    "size-of-a-link-wrong": planted("reads.size", song={"size": len(SONG) - 1000}),
+    # --- sound ---
+    # The sound's bytes can't be decoded.
+    "sound-is-none": planted("audio.decodes", sound={"data": _encoded(b"no sound at all" * 100)}),
+    # The sound is a WAV file, and is called an MP3.
+    "sound-mislabelled": planted("audio.mime-type", sound={"mimeType": "audio/mpeg"}),
+    # Two thirds of the sound: a player plays them and stops.
+    "sound-cut-short": planted("audio.whole", sound={"data": _encoded(NOISE[: len(NOISE) * 2 // 3])}),
+    # A song whose last third is missing everywhere: in pages, in a whole read and in the size.
+    "song-cut-short": planted(
+        "audio.whole",
+        song={"size": len(SONG) * 2 // 3},
+        page=lambda _, start, end: SONG[: len(SONG) * 2 // 3][start:end],
+    ),
+    # --- prompts ---
+    # A prompt's message has no role.
+    "prompt-without-role": planted(
+        "prompts.messages", prompt_message=lambda _, text: {"content": {"type": "text", "text": text}}
+    ),
+    # A prompt's message is of a role that the protocol doesn't have.
+    "prompt-of-an-unknown-role": planted("prompts.messages", prompt_message={"role": "system"}),
+    # A prompt that doesn't exist can be had.
+    "unknown-prompt-succeeds": planted("prompts.unknown", unknown_prompt=_answers({"messages": []})),
+    # A prompt is given although a required argument is missing.
+    "missing-argument-accepted": planted(
+        "prompts.missing-argument",
+        missing_argument=lambda self: {"messages": [self.prompt_message("Greet .")]},
+    ),
+    # Two prompts have the same name.
+    "duplicate-prompt": planted("prompts.list-unique", prompts=lambda self: Faultless.prompts(self) * 2),
+    # --- more that servers in the field do ---
+    # A ping is answered with null in place of an empty object.
+    "ping-gives-null": planted("wire.messages", ping=_answers(None)),
+    # The handshake doesn't say which version of the server it is.
+    "server-without-version": planted("connection.connect", initialize={"serverInfo": {"name": "planted"}}),
+    # A tool has no inputSchema.
+    "input-schema-missing": planted(
+        "tools.input-schema",
+        tools=lambda self: [
+            _without("inputSchema", tool) if tool["name"] == "picture" else tool
+            for tool in Faultless.tools(self)
+        ],
+    ),
+    # A property says by itself that it is required, as in the third draft of JSON Schema.
+    "required-of-an-old-draft": planted(
+        "tools.input-schema",
+        tools=_tool(2, inputSchema={"type": "object", "properties": {"size": {"required": True}}}),
+    ),
+    # A tool without a description has null there.
+    "description-is-null": planted("tools.list-shape", tools=_tool(2, description=None)),
+    # The structured content is a list, where the revision has objects only.
+    "structured-content-is-a-list": planted(
+        "tools.structured-content", structured=lambda _, total: {"structuredContent": [total]}
+    ),
+    # The text of a block is a number.
+    "text-is-a-number": planted("tools.content", slow={"content": [{"type": "text", "text": 42}]}),
+    # A call without `arguments` is refused, whatever the tool needs.
+    "arguments-demanded": ArgumentsDemanded,
+    # A client that asks for a revision it doesn't know is refused, in place of being offered another.
+    "only-its-own-revision": OnlyItsOwnRevision,
+    # Whatever revision a client asks for, the server says that it speaks it.
+    "echoes-the-revision": planted(
+        "handshake.negotiates",
+        initialize=lambda self, params: {
+            **Faultless.initialize(self, params),
+            "protocolVersion": params.get("protocolVersion"),
+        },
+    ),
+    # A method that it doesn't know ends it, if it arrives before the handshake.
+    "dies-of-discovery": DiesOfDiscovery,
+    # A resource's size is a string.
+    "size-of-text": planted("resources.list-shape", resources=_second_resource(size="256")),
+    # A URI template has a brace that is never closed.
+    "broken-template": planted(
+        "resources.templates-shape",
+        templates=lambda self: [
+            *Faultless.templates(self),
+            {"name": "note", "uriTemplate": "notes://{name"},
+        ],
+    ),
+    # A resource's contents have neither text nor a blob.
+    "contents-of-nothing": planted(
+        "resources.contents", blob=_second_blob(lambda own: _without("blob", own))
+    ),
+    # A prompt's message has a list of blocks in place of one.
+    "prompt-content-is-a-list": planted(
+        "prompts.messages",
+        prompt_message=lambda _, text: {"role": "user", "content": [{"type": "text", "text": text}]},
+    ),
+    # A prompt's `required` is a string in place of a boolean.
+    "prompt-argument-of-text": planted(
+        "prompts.list-shape",
+        prompts=lambda self: [
+            {**greet, "arguments": [{"name": "who", "required": "true"}]} for greet in Faultless.prompts(self)
+        ],
+    ),
+}

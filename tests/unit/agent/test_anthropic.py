@@ -13,24 +13,19 @@ from pydantic import TypeAdapter
 from playhead.agent.conversation import (
     AssistantMessage,
     Attachment,
-    CallReady,
-    CallStarted,
     Message,
     ModelRequest,
     ReplyEnd,
     ReplyPiece,
     Text,
-    TextPiece,
-    Thinking,
-    ThinkingPiece,
     TokenUsage,
     ToolCall,
     ToolMessage,
     ToolResult,
     ToolSpec,
-    UserMessage,
 )
 from playhead.agent.models.anthropic import MAX_TOKENS, AnthropicDecoder, encode
+from tests.loop_kit import user
 from tests.servers.providers.validate import check_types
 
 Json = dict[str, Any]
@@ -46,10 +41,6 @@ WEATHER = ToolSpec(
         "required": ["city"],
     },
 )
-
-
-def said(text: str) -> UserMessage:
-    return UserMessage(parts=(Text(text=text),))
 
 
 def call(call_id: str, name: str = "weather", **arguments: Any) -> ToolCall:
@@ -152,7 +143,7 @@ def end_of(events: Sequence[Json]) -> ReplyEnd:
 
 
 def test_a_request_has_the_model_its_system_and_its_tools_with_optional_arguments_left_optional() -> None:
-    body = encoded(said("Hello"), system="Be brief.", tools=(WEATHER,))
+    body = encoded(user("Hello"), system="Be brief.", tools=(WEATHER,))
     assert body == {
         "model": "claude-x",
         "max_tokens": MAX_TOKENS,
@@ -170,7 +161,7 @@ def test_a_request_has_the_model_its_system_and_its_tools_with_optional_argument
 
 
 def test_the_temperature_is_never_sent_and_a_bound_of_tokens_is() -> None:
-    body = encoded(said("Hello"), temperature=0.5, max_tokens=7)
+    body = encoded(user("Hello"), temperature=0.5, max_tokens=7)
     assert "temperature" not in body
     assert body["max_tokens"] == 7
 
@@ -183,7 +174,7 @@ def test_a_reply_of_anthropics_goes_back_block_by_block_as_it_came() -> None:
             *([ToolResult(call_id="toolu_2", name="weather", text="no city", status="error")]),
         )
     )
-    body = encoded(said("Weather?"), message, results)
+    body = encoded(user("Weather?"), message, results)
     assert body["messages"][1] == {"role": "assistant", "content": list(RAW)}
     assert body["messages"][2] == {
         "role": "user",
@@ -207,13 +198,13 @@ def test_a_reply_of_anthropics_goes_back_block_by_block_as_it_came() -> None:
 def test_roles_alternate_with_the_results_first_and_nothing_empty() -> None:
     result = ToolMessage(results=(ToolResult(call_id="a", name="weather", text=""),))
     body = encoded(
-        said("one"),
-        said(" "),
-        said("two"),
+        user("one"),
+        user(" "),
+        user("two"),
         AssistantMessage(parts=(call("a"),)),
-        said("wait"),
+        user("wait"),
         result,
-        said("go"),
+        user("go"),
     )
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
     assert [block["type"] for block in body["messages"][2]["content"]] == ["tool_result", "text", "text"]
@@ -223,13 +214,13 @@ def test_roles_alternate_with_the_results_first_and_nothing_empty() -> None:
 
 
 def test_a_reply_to_be_continued_does_not_end_in_white_space() -> None:
-    body = encoded(said("Say"), AssistantMessage(parts=(Text(text="The answer is \n"),)))
+    body = encoded(user("Say"), AssistantMessage(parts=(Text(text="The answer is \n"),)))
     assert body["messages"][-1]["content"] == [{"type": "text", "text": "The answer is"}]
 
 
 def test_images_stand_in_their_result_and_sound_is_named() -> None:
     result = ToolResult(call_id="a", name="weather", text="a map", media=(PICTURE, SOUND))
-    body = encoded(said("?"), AssistantMessage(parts=(call("a"),)), ToolMessage(results=(result,)))
+    body = encoded(user("?"), AssistantMessage(parts=(call("a"),)), ToolMessage(results=(result,)))
     text, image = body["messages"][2]["content"][0]["content"]
     assert text["text"].startswith("a map\n[audio, audio/mpeg, 6 bytes: not attached")
     assert image == {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
@@ -241,7 +232,7 @@ def test_the_image_of_an_error_follows_the_results_because_an_error_is_text_alon
         ToolResult(call_id="b", name="weather", text="sun"),
     )
     message = AssistantMessage(parts=(call("a"), call("b")))
-    content = encoded(said("?"), message, ToolMessage(results=results))["messages"][2]["content"]
+    content = encoded(user("?"), message, ToolMessage(results=results))["messages"][2]["content"]
     assert [block["type"] for block in content] == ["tool_result", "tool_result", "image"]
     assert [block["type"] for block in content[0]["content"]] == ["text"]
 
@@ -249,31 +240,8 @@ def test_the_image_of_an_error_follows_the_results_because_an_error_is_text_alon
 # --- streams -----------------------------------------------------------------------------------------
 
 
-def test_a_stream_becomes_pieces_as_it_comes() -> None:
-    bern = ToolCall(
-        id="toolu_1", name="weather", arguments={"city": "Bern"}, arguments_text='{"city": "Bern"}'
-    )
-    empty = ToolCall(id="toolu_2", name="weather", arguments={}, arguments_text="{}")
-    *pieces, end = decoded(REPLY)
-    assert pieces == [
-        ThinkingPiece(text="Two "),
-        ThinkingPiece(text="cities."),
-        TextPiece(text="Let me "),
-        TextPiece(text="look."),
-        CallStarted(id="toolu_1", name="weather"),
-        CallReady(call=bern),
-        CallStarted(id="toolu_2", name="weather"),
-        CallReady(call=empty),
-    ]
-    assert end == ReplyEnd(
-        message=AssistantMessage(
-            parts=(Thinking(text="Two cities."), Text(text="Let me look."), bern, empty),
-            provider="anthropic",
-            raw=RAW,
-        ),
-        stop="calls",
-        usage=TokenUsage(input_tokens=25, output_tokens=30),
-    )
+def test_tokens_that_were_read_from_the_cache_count_as_input() -> None:
+    assert end_of(REPLY).usage == TokenUsage(input_tokens=25, output_tokens=30)
 
 
 def test_blocks_that_come_at_once_are_kept_apart_by_their_index() -> None:
@@ -287,7 +255,7 @@ def test_a_refusal_has_its_explanation() -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "This could do harm."}
     end = end_of([begun(), *ended("refusal", stop_details=details)])
     assert (end.stop, end.reason) == ("refused", "This could do harm.")
-    assert encoded(said("one"), end.message, said("two"))["messages"] == [
+    assert encoded(user("one"), end.message, user("two"))["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}
     ]
 
@@ -306,4 +274,4 @@ def test_thinking_that_was_cut_off_before_its_signature_does_not_go_back() -> No
         {"type": "thinking", "thinking": "and", "signature": ""},
     )
     message = AssistantMessage(parts=(Text(text="Well"),), provider="anthropic", raw=raw)
-    assert encoded(said("?"), message, said("And?"))["messages"][1]["content"] == list(raw[:2])
+    assert encoded(user("?"), message, user("And?"))["messages"][1]["content"] == list(raw[:2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -30,43 +29,23 @@ from playhead.playback.state import (
     ItemError,
     ItemResumed,
     ItemWaiting,
-    PlayerEvent,
     PlayerState,
     Status,
 )
 from playhead.stream.source import Playable
 from playhead.testing.media import ScriptedMedia, ScriptedReader
-from tests.loop_kit import Tools, assert_requests_whole, done, echo, results_of, shape, user
+from tests.loop_kit import (
+    NotingPlayer,
+    Tools,
+    assert_requests_whole,
+    done,
+    echo,
+    once,
+    results_of,
+    shape,
+    user,
+)
 from tests.servers.wave import wave_header
-
-
-class Recorder:
-    """A player that plays nothing; `tell` makes it say that something ended."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.got: list[tuple[str, list[str]]] = []
-        self._error = error
-        self.state = PlayerState()
-        self.tell, self._events = trio.open_memory_channel[PlayerEvent](64)
-
-    async def play(self, media: Iterable[Playable]) -> None:
-        for _ in range(10):  # it stops what played before
-            await trio.lowlevel.checkpoint()
-        self._note("play", media)
-
-    async def enqueue(self, media: Iterable[Playable]) -> None:
-        self._note("enqueue", media)
-
-    def _note(self, how: str, media: Iterable[Playable]) -> None:
-        self.got.append((how, [item.title for item in media]))
-        if self._error is not None:
-            raise self._error
-
-    def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]:
-        return self._events.clone()
-
-    def snapshot(self) -> PlayerState:
-        return self.state
 
 
 def song(title: str) -> ScriptedMedia:
@@ -81,7 +60,7 @@ def singing(*media: Playable) -> Tools:
 
 
 async def test_the_first_sound_of_a_turn_replaces_what_plays_and_later_ones_queue_up() -> None:
-    player, events = Recorder(), list[Event]()
+    player, events = NotingPlayer(), list[Event]()
     model = ScriptedModel([reply(call("sing")), reply(call("sing")), reply("ok")])
     await run_turn(model, singing(song("A"), song("B")), [user("go")], player=player, on_event=events.append)
     assert player.got == [("play", ["A", "B"]), ("enqueue", ["A", "B"])]
@@ -97,7 +76,7 @@ async def test_the_first_sound_of_a_turn_replaces_what_plays_and_later_ones_queu
 
 
 async def test_sounds_of_two_results_at_once_do_not_overtake_each_other() -> None:
-    player = Recorder()
+    player = NotingPlayer()
 
     async def slowly(event: Event) -> None:
         await trio.lowlevel.checkpoint()
@@ -108,7 +87,7 @@ async def test_sounds_of_two_results_at_once_do_not_overtake_each_other() -> Non
 
 
 async def test_the_end_of_a_turns_sound_is_told_while_the_turn_runs_and_no_other() -> None:
-    player, ended = Recorder(), trio.Event()
+    player, ended = NotingPlayer(), trio.Event()
     ends: list[AudioEnd] = []
 
     def on_event(event: Event) -> None:
@@ -131,7 +110,7 @@ async def test_the_end_of_a_turns_sound_is_told_while_the_turn_runs_and_no_other
 
 
 async def test_a_turn_reports_that_its_audio_waits_and_goes_on_and_no_others() -> None:
-    player, over = Recorder(), trio.Event()
+    player, over = NotingPlayer(), trio.Event()
     events: list[Event] = []
     waiting = ItemWaiting(
         index=0, title="A", seconds=3.0, last_error=ConnectionLostError("cut"), patience_seconds=60.0
@@ -159,7 +138,7 @@ async def test_a_turn_reports_that_its_audio_waits_and_goes_on_and_no_others() -
 
 
 async def test_a_player_that_takes_nothing_is_told_of_and_fails_no_turn() -> None:
-    player, events = Recorder(UsageError("10,000 items are queued already")), list[Event]()
+    player, events = NotingPlayer(UsageError("10,000 items are queued already")), list[Event]()
     model = ScriptedModel([reply(call("sing"), call("t")), reply("ok")])
     result = await run_turn(model, singing(song("A")), [user("go")], player=player, on_event=events.append)
     assert [event.error for event in events if isinstance(event, AudioEnd)] == [
@@ -194,20 +173,15 @@ HEARD = "[The turn was interrupted; music: 12.4 s heard]"
 
 async def interrupted(agent: Agent, pause: Pause, *, by: str) -> None:
     """Run a turn up to `pause`, then interrupt it."""
-    async with trio.open_nursery() as nursery:
-
-        async def interrupt() -> None:
-            await pause.reached.wait()
-            agent.abort() if by == "abort" else nursery.cancel_scope.cancel()
-
-        nursery.start_soon(interrupt)
-        await agent.say("go")
+    with trio.CancelScope() as scope:
+        async with once(pause.reached, agent.abort if by == "abort" else scope.cancel):
+            await agent.say("go")
 
 
 @pytest.mark.parametrize("by", ["abort", "cancellation"])
 @pytest.mark.parametrize("status", [Status.PLAYING, Status.STOPPED])
 async def test_the_history_of_an_interrupted_turn_says_how_much_was_heard(by: str, status: Status) -> None:
-    player, pause = Recorder(), Pause()
+    player, pause = NotingPlayer(), Pause()
     player.state = PlayerState(status=status, position_seconds=50.0, heard_seconds=12.4)
     model = ScriptedModel([reply(call("sing")), reply("It is by", pause), reply("Yes?")])
     agent = Agent(model, singing(song("A")), player=player)
@@ -219,16 +193,14 @@ async def test_the_history_of_an_interrupted_turn_says_how_much_was_heard(by: st
 
 
 async def test_an_aborted_turn_returns_the_note_with_its_messages() -> None:
-    player, pause, turn = Recorder(), Pause(), TurnHandle()
+    player, pause, turn = NotingPlayer(), Pause(), TurnHandle()
     model = ScriptedModel([reply(call("sing"), pause)])
-    async with trio.open_nursery() as nursery:
 
-        async def abort() -> None:
-            await pause.reached.wait()
-            player.state = PlayerState(status=Status.PLAYING, position_seconds=50.0, heard_seconds=12.44)
-            turn.abort()
+    def abort() -> None:
+        player.state = PlayerState(status=Status.PLAYING, position_seconds=50.0, heard_seconds=12.44)
+        turn.abort()
 
-        nursery.start_soon(abort)
+    async with once(pause.reached, abort):
         result = await run_turn(model, singing(song("A")), [user("go")], player=player, turn=turn)
     assert result.messages == turn.messages
     assert result.messages[-1] == user(HEARD)
@@ -240,7 +212,7 @@ async def test_an_aborted_turn_returns_the_note_with_its_messages() -> None:
 async def test_music_of_an_earlier_turn_counts_only_while_it_plays(
     status: Status, note: list[Message]
 ) -> None:
-    player, pause = Recorder(), Pause()
+    player, pause = NotingPlayer(), Pause()
     player.state = PlayerState(status=status, position_seconds=50.0, heard_seconds=12.4)
     agent = Agent(ScriptedModel([reply("Once", pause)]), player=player)
     await interrupted(agent, pause, by="abort")
@@ -248,7 +220,7 @@ async def test_music_of_an_earlier_turn_counts_only_while_it_plays(
 
 
 async def test_a_turn_that_ends_or_fails_has_no_note() -> None:
-    player = Recorder()
+    player = NotingPlayer()
     player.state = PlayerState(status=Status.PLAYING, position_seconds=50.0, heard_seconds=12.4)
     agent = Agent(
         ScriptedModel([reply(call("sing")), reply("ok"), reply(call("sing")), reply(TransportError("cut"))]),

@@ -8,7 +8,6 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from functools import partial
 from inspect import signature
 from itertools import chain, repeat
 from typing import Any
@@ -47,6 +46,7 @@ from playhead.errors import (
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
 from tests.loop_kit import user
+from tests.servers.loopback import free_port, tcp_server
 from tests.servers.providers.models import KEY, ModelName, frames_of, model_at
 from tests.servers.providers.script import Ask, Broken, Hold, Refuse, Reply, Say
 from tests.servers.providers.wire_server import wire_server
@@ -510,13 +510,8 @@ async def test_a_connection_lost_before_the_answer_is_made_anew(name: ModelName)
             if tries > 1:
                 await stream.send_all(b"HTTP/1.1 400 X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 
-    async with trio.open_nursery() as nursery:
-        listeners: list[trio.SocketListener] = await nursery.start(
-            partial(trio.serve_tcp, serve, 0, host="127.0.0.1")
-        )
-        port = listeners[0].socket.getsockname()[1]
+    async with tcp_server(serve) as port:
         error = await error_of(model_at(name, f"http://127.0.0.1:{port}", max_retries=1))
-        nursery.cancel_scope.cancel()
     assert isinstance(error, ModelError)
     assert (error.status, tries) == (400, 2)
 
@@ -548,10 +543,7 @@ async def test_the_wait_is_the_one_that_the_provider_asks_for(
 
 @every_model
 async def test_an_address_where_nobody_listens_is_named_at_once(name: ModelName) -> None:
-    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listener.socket.getsockname()[1]
-    await listener.aclose()
-    error = await error_of(model_at(name, f"http://127.0.0.1:{port}"))
+    error = await error_of(model_at(name, f"http://127.0.0.1:{free_port()}"))
     assert isinstance(error, ConnectError)
     assert "127.0.0.1" in str(error)
 

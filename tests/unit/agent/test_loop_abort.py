@@ -20,6 +20,7 @@ from tests.loop_kit import (
     assert_whole,
     cancelled_after,
     echo,
+    once,
     results_of,
     shape,
     tasks,
@@ -35,12 +36,7 @@ async def test_abort_while_text_streams_keeps_what_came() -> None:
     model = ScriptedModel([reply("Once upon ", pause, "a time"), reply("The end.")])
     agent = Agent(model, Tools({"t": echo}), on_event=events.append)
 
-    async def abort() -> None:
-        await pause.reached.wait()
-        agent.abort()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(abort)
+    async with once(pause.reached, agent.abort):
         result = await agent.say("a story")
     assert (result.ended_by, result.text, result.rounds) == ("aborted", "Once upon", 1)
     assert model.left_early == (0,)
@@ -54,13 +50,7 @@ async def test_abort_before_anything_came_leaves_only_what_the_user_said() -> No
     pause = Pause()
     model = ScriptedModel([reply(pause)])
     turn = TurnHandle()
-    async with trio.open_nursery() as nursery:
-
-        async def abort() -> None:
-            await pause.reached.wait()
-            turn.abort()
-
-        nursery.start_soon(abort)
+    async with once(pause.reached, turn.abort):
         result = await run_turn(model, None, [user("hi")], turn=turn)
     assert (result.ended_by, result.messages) == ("aborted", ())
 
@@ -105,12 +95,7 @@ async def test_abort_while_the_reply_streams_and_a_call_runs_ends_both() -> None
     model = ScriptedModel([reply("a", call("hang"), "b", pause, call("hang"))])
     agent = Agent(model, tools)
 
-    async def abort() -> None:
-        await pause.reached.wait()
-        agent.abort()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(abort)
+    async with once(pause.reached, agent.abort):
         result = await agent.say("go")
     assert model.left_early == (0,)
     assert tools.cancelled == ["call_1"]
@@ -130,12 +115,7 @@ async def test_abort_while_somebody_is_asked() -> None:
     approvals = Approvals(ApprovalPolicy(default="ask"), ask=ask)
     agent = Agent(ScriptedModel([reply(call("t"))]), tools, approvals=approvals)
 
-    async def abort() -> None:
-        await asked.wait()
-        agent.abort()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(abort)
+    async with once(asked, agent.abort):
         result = await agent.say("go")
     assert [each.status for each in results_of(result.messages)] == ["cancelled"]
     assert tools.finished == []

@@ -14,7 +14,7 @@ from playhead.agent.conversation import ModelRequest, TokenUsage, ToolCall
 from playhead.agent.middleware import Context, Hooks, MiddlewareContext, Next, TurnParams, TurnResult
 from playhead.agent.scripted_model import ScriptedModel, ScriptedReply, call, reply
 from playhead.errors import UsageError
-from tests.loop_kit import Tools, assert_requests_whole, assert_whole, echo, results_of, user
+from tests.loop_kit import Tools, assert_requests_whole, assert_whole, echo, middleware, results_of, user
 
 
 def insatiable(**options: Any) -> ScriptedModel:
@@ -148,15 +148,10 @@ async def test_a_call_in_the_last_answer_is_answered_and_not_made() -> None:
 
 async def test_a_middleware_that_reenters_by_itself_does_not_lift_the_limit() -> None:
     def greedy(api: MiddlewareContext) -> Any:
-        def wrap(next: Next) -> Next:
-            async def ask(context: Context, params: TurnParams) -> TurnResult:
-                return (
-                    await api.reenter(context, params) if not context.depth else await next(context, params)
-                )
+        async def ask(next: Next, context: Context, params: TurnParams) -> TurnResult:
+            return await api.reenter(context, params) if not context.depth else await next(context, params)
 
-            return ask
-
-        return wrap
+        return middleware(ask)(api)
 
     model = insatiable()
     result = await run(model, middlewares=Hooks(turn=[greedy]))

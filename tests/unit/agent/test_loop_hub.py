@@ -24,8 +24,7 @@ from playhead.client.hub import Hub, open_hub
 from playhead.config.servers import ServerConfig
 from playhead.config.tools import ToolConfigs, create_tool_config
 from playhead.limits import Limits
-from playhead.playback.state import PlayerState
-from tests.loop_kit import assert_requests_whole, results_of, shape, tasks, user
+from tests.loop_kit import NotingPlayer, assert_requests_whole, results_of, shape, tasks, user
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n0000").decode()
 WAV = base64.b64encode(b"RIFF\x24\0\0\0WAVE").decode()
@@ -138,31 +137,14 @@ async def test_an_image_goes_to_a_model_that_can_see_and_never_as_text() -> None
 
 
 async def test_sound_plays_at_once_and_ends_the_turn() -> None:
-    class Player:
-        def __init__(self) -> None:
-            self.calls: list[tuple[str, list[str]]] = []
-
-        async def play(self, media: Any) -> None:
-            self.calls.append(("play", [item.mime_type for item in media]))
-
-        async def enqueue(self, media: Any) -> None:
-            self.calls.append(("enqueue", [item.mime_type for item in media]))
-
-        def events(self) -> trio.MemoryReceiveChannel[Any]:
-            send, receive = trio.open_memory_channel[Any](0)
-            send.close()
-            return receive
-
-        def snapshot(self) -> PlayerState:
-            return PlayerState()
-
-    player, events = Player(), list[Event]()
+    player, events = NotingPlayer(), list[Event]()
     model = ScriptedModel([reply(call("house__sing"), call("house__sing"), call("house__add", {"a": 1}))])
     async with house_hub(House()) as hub:
         result = await run_turn(model, hub, [user("sing")], player=player, on_event=events.append)
         assert (result.ended_by, len(model.requests)) == ("tool_turn", 1)
-        assert player.calls == [("play", ["audio/wav"]), ("enqueue", ["audio/wav"])]
-        assert len([event for event in events if isinstance(event, AudioStart)]) == 2
+        assert [how for how, _ in player.got] == ["play", "enqueue"]
+        starts = [event.mime_type for event in events if isinstance(event, AudioStart)]
+        assert starts == ["audio/wav"] * 2
         assert [each.status for each in results_of(result.messages)] == ["done"] * 3
         assert [len(outcome.media) for outcome in result.outcomes] == [1, 1, 0]
         # No model gets base64, and one that hears none where playing was the purpose.
@@ -215,10 +197,13 @@ async def test_a_server_that_does_not_answer_in_time_is_a_timeout() -> None:
     assert house.cancelled == ["a"]
 
 
-async def test_a_tool_that_says_it_destroys_is_asked_about() -> None:
+@pytest.mark.parametrize("approvals", [None, Approvals()], ids=["by default", "with approvals of nobody"])
+async def test_a_tool_that_says_it_destroys_does_not_run_where_nobody_can_be_asked(
+    approvals: Approvals | None,
+) -> None:
     model = ScriptedModel([reply(call("house__wipe"), call("house__add", {"a": 1})), reply("ok")])
     async with house_hub(House()) as hub:
-        result = await run_turn(model, hub, [user("go")], approvals=Approvals())
+        result = await run_turn(model, hub, [user("go")], approvals=approvals)
     denied, added = results_of(result.messages)
     assert denied.status == "denied"
     assert "nobody to ask" in denied.text
@@ -275,15 +260,6 @@ class Stale(HubRunner):
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._first
-
-
-async def test_a_tool_that_says_it_destroys_does_not_run_where_nobody_can_be_asked() -> None:
-    model = ScriptedModel([reply(call("house__wipe"), call("house__add", {"a": 1})), reply("ok")])
-    async with house_hub(House()) as hub:
-        result = await run_turn(model, hub, [user("go")])
-    wiped, added = results_of(result.messages)
-    assert (wiped.status, added.status) == ("denied", "done")
-    assert "nobody to ask" in wiped.text
 
 
 async def test_a_tool_that_its_server_took_away_is_not_called_by_its_name() -> None:

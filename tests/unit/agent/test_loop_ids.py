@@ -24,7 +24,7 @@ from playhead.agent.events import Event, ToolInProgress
 from playhead.agent.middleware import TurnHandle
 from playhead.agent.scripted_model import Pause, ScriptedModel, call, reply
 from playhead.errors import TransportError
-from tests.loop_kit import Tools, assert_whole, echo, results_of, retrying, user
+from tests.loop_kit import Tools, assert_whole, echo, once, results_of, retrying, user
 
 
 class Verbatim:
@@ -104,13 +104,7 @@ async def test_a_reply_cut_short_after_a_retry_holds_no_text_of_the_first_attemp
     lost = TransportError("the connection was lost")
     model = ScriptedModel([reply("Once ", call("t"), lost), reply("Twice upon", pause)])
     turn = TurnHandle()
-
-    async def abort() -> None:
-        await pause.reached.wait()
-        turn.abort()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(abort)
+    async with once(pause.reached, turn.abort):
         result = await run_turn(model, Tools({"t": echo}), [user("go")], middlewares=[retrying], turn=turn)
     assert result.text == "Twice upon"
     assert_whole(result.messages)

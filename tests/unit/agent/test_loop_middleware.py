@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,15 +27,18 @@ from playhead.agent.middleware import (
 from playhead.agent.scripted_model import ScriptedModel, call, reply
 from playhead.agent.tool_runner import CallOutcome
 from playhead.errors import ModelError, TransportError
-from playhead.playback.state import PlayerEvent, PlayerState
 from playhead.stream.source import Playable
 from playhead.testing.media import ScriptedMedia, ScriptedReader
 from tests.loop_kit import (
+    Gate,
+    NotingPlayer,
     Tools,
     assert_requests_whole,
     assert_whole,
     done,
     echo,
+    middleware,
+    once,
     results_of,
     retrying,
     shape,
@@ -47,19 +50,15 @@ Wrap = Callable[[Next], Next]
 
 
 def noting(notes: list[Any], name: str) -> Callable[[MiddlewareContext], Wrap]:
-    def middleware(api: MiddlewareContext) -> Wrap:
+    async def ask(next: Next, context: Context, params: TurnParams) -> TurnResult:
+        notes.append((name, context.depth))
+        return await next(context, params)
+
+    def composed(api: MiddlewareContext) -> Wrap:
         notes.append(f"{name} composed")
+        return middleware(ask)(api)
 
-        def wrap(next: Next) -> Next:
-            async def ask(context: Context, params: TurnParams) -> TurnResult:
-                notes.append((name, context.depth))
-                return await next(context, params)
-
-            return ask
-
-        return wrap
-
-    return middleware
+    return composed
 
 
 async def test_the_chain_is_composed_once_and_entered_again_at_the_loop_with_the_depth() -> None:
@@ -91,20 +90,15 @@ async def test_a_plain_sequence_is_around_each_model_call() -> None:
 
 
 async def test_a_model_middleware_changes_the_request_and_the_pieces() -> None:
-    def shouting(api: MiddlewareContext) -> Wrap:
-        def wrap(next: Next) -> Next:
-            async def ask(context: Context, params: TurnParams) -> TurnResult:
-                async def on_piece(piece: ReplyPiece) -> None:
-                    if isinstance(piece, TextPiece):
-                        piece = TextPiece(text=piece.text.upper())
-                    await context.on_piece(piece)
+    @middleware
+    async def shouting(next: Next, context: Context, params: TurnParams) -> TurnResult:
+        async def on_piece(piece: ReplyPiece) -> None:
+            if isinstance(piece, TextPiece):
+                piece = TextPiece(text=piece.text.upper())
+            await context.on_piece(piece)
 
-                asked = replace(params.request, system=params.request.system + "!")
-                return await next(replace(context, on_piece=on_piece), TurnParams(request=asked))
-
-            return ask
-
-        return wrap
+        asked = replace(params.request, system=params.request.system + "!")
+        return await next(replace(context, on_piece=on_piece), TurnParams(request=asked))
 
     events: list[Event] = []
     model = ScriptedModel([reply("hello")])
@@ -130,19 +124,14 @@ async def test_a_middleware_that_retries_has_one_reply_told_and_every_call_answe
 
 
 async def test_a_call_middleware_may_change_refuse_and_answer_calls() -> None:
-    def gatekeeper(api: MiddlewareContext) -> Callable[[CallNext], CallNext]:
-        def wrap(next: CallNext) -> CallNext:
-            async def run(context: Context, made: ToolCall) -> CallOutcome:
-                n = (made.arguments or {})["n"]
-                if n == 1:
-                    return done(made, "from the cache")
-                if n == 2:
-                    raise ModelError("not today", provider="us")
-                return await next(context, replace(made, arguments={"n": n * 10}))
-
-            return run
-
-        return wrap
+    @middleware
+    async def gatekeeper(next: CallNext, context: Context, made: ToolCall) -> CallOutcome:
+        n = (made.arguments or {})["n"]
+        if n == 1:
+            return done(made, "from the cache")
+        if n == 2:
+            raise ModelError("not today", provider="us")
+        return await next(context, replace(made, arguments={"n": n * 10}))
 
     tools = Tools({"t": echo})
     model = ScriptedModel([reply(*(call("t", {"n": n}) for n in (1, 2, 3))), reply("ok")])
@@ -156,14 +145,9 @@ async def test_a_call_middleware_may_change_refuse_and_answer_calls() -> None:
 
 
 async def test_a_list_middleware_decides_what_can_be_called() -> None:
-    def hiding(api: MiddlewareContext) -> Callable[[ListNext], ListNext]:
-        def wrap(next: ListNext) -> ListNext:
-            async def listed(context: Context, nothing: None) -> tuple[ToolSpec, ...]:
-                return tuple(spec for spec in await next(context, nothing) if spec.name != "secret")
-
-            return listed
-
-        return wrap
+    @middleware
+    async def hiding(next: ListNext, context: Context, nothing: None) -> tuple[ToolSpec, ...]:
+        return tuple(spec for spec in await next(context, nothing) if spec.name != "secret")
 
     tools = Tools({"t": echo, "secret": echo})
     model = ScriptedModel([reply(call("secret"), call("t")), reply("ok")])
@@ -176,18 +160,13 @@ async def test_a_turn_middleware_sees_every_piece_and_the_whole_result() -> None
     pieces: list[ReplyPiece] = []
     seen: list[TurnResult] = []
 
-    def watching(api: MiddlewareContext) -> Wrap:
-        def wrap(next: Next) -> Next:
-            async def ask(context: Context, params: TurnParams) -> TurnResult:
-                async def on_piece(piece: ReplyPiece) -> None:
-                    pieces.append(piece)
+    @middleware
+    async def watching(next: Next, context: Context, params: TurnParams) -> TurnResult:
+        async def on_piece(piece: ReplyPiece) -> None:
+            pieces.append(piece)
 
-                seen.append(await next(replace(context, on_piece=on_piece), params))
-                return seen[0]
-
-            return ask
-
-        return wrap
+        seen.append(await next(replace(context, on_piece=on_piece), params))
+        return seen[0]
 
     model = ScriptedModel([reply("a", call("t")), reply("b")])
     result = await run_turn(model, Tools({"t": echo}), [user("hi")], middlewares=Hooks(turn=[watching]))
@@ -199,18 +178,13 @@ async def test_a_turn_middleware_sees_every_piece_and_the_whole_result() -> None
 async def test_what_a_middleware_raises_ends_the_turn_as_it_is(where: str) -> None:
     calls = 0
 
-    def broken(api: MiddlewareContext) -> Any:
-        def wrap(next: Any) -> Any:
-            async def ask(context: Context, params: Any) -> Any:
-                nonlocal calls
-                calls += 1
-                if calls == 2 or where == "turn":
-                    raise ZeroDivisionError
-                return await next(context, params)
-
-            return ask
-
-        return wrap
+    @middleware
+    async def broken(next: Any, context: Context, params: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2 or where == "turn":
+            raise ZeroDivisionError
+        return await next(context, params)
 
     events: list[Event] = []
     tools = Tools({"t": echo})
@@ -226,68 +200,36 @@ async def test_what_a_middleware_raises_ends_the_turn_as_it_is(where: str) -> No
 async def test_a_calls_cancellation_passes_through_its_middlewares() -> None:
     ends: list[str] = []
 
-    def noticing(api: MiddlewareContext) -> Callable[[CallNext], CallNext]:
-        def wrap(next: CallNext) -> CallNext:
-            async def run(context: Context, made: ToolCall) -> CallOutcome:
-                try:
-                    return await next(context, made)
-                except trio.Cancelled:
-                    ends.append("cancelled")
-                    raise
+    @middleware
+    async def noticing(next: CallNext, context: Context, made: ToolCall) -> CallOutcome:
+        try:
+            return await next(context, made)
+        except trio.Cancelled:
+            ends.append("cancelled")
+            raise
 
-            return run
-
-        return wrap
-
-    reached = trio.Event()
-
-    async def hang(made: ToolCall) -> str:
-        reached.set()
-        await trio.sleep_forever()
-        return ""
-
+    hang = Gate()
     agent = Agent(
         ScriptedModel([reply(call("hang"))]), Tools({"hang": hang}), middlewares=Hooks(call=[noticing])
     )
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(agent.say, "go")
-        await reached.wait()
-        agent.abort()
+    async with once(hang.reached, agent.abort):
+        await agent.say("go")
     assert ends == ["cancelled"]
 
 
 async def test_a_read_middleware_decides_what_the_player_reads() -> None:
-    played: list[str] = []
-
-    class Player:
-        async def play(self, media: Iterable[Playable]) -> None:
-            played.extend(item.title for item in media)
-
-        enqueue = play
-
-        def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]:
-            return trio.open_memory_channel[PlayerEvent](0)[1]
-
-        def snapshot(self) -> PlayerState:
-            return PlayerState()
-
-    def quieter(api: MiddlewareContext) -> Callable[[ReadNext], ReadNext]:
-        def wrap(next: ReadNext) -> ReadNext:
-            async def read(context: Context, media: Playable) -> Playable:
-                given = await next(context, media)
-                return ScriptedMedia(reader=ScriptedReader(b""), title=f"{given.title}, quieter")
-
-            return read
-
-        return wrap
+    @middleware
+    async def quieter(next: ReadNext, context: Context, media: Playable) -> Playable:
+        given = await next(context, media)
+        return ScriptedMedia(reader=ScriptedReader(b""), title=f"{given.title}, quieter")
 
     async def sing(made: ToolCall) -> CallOutcome:
         return done(made, "ok", media=(ScriptedMedia(reader=ScriptedReader(b""), title="A"),))
 
     model = ScriptedModel([reply(call("sing")), reply("ok")])
-    around = Hooks(read=[quieter])
-    await run_turn(model, Tools({"sing": sing}), [user("go")], middlewares=around, player=Player())
-    assert played == ["A, quieter"]
+    around, player = Hooks(read=[quieter]), NotingPlayer()
+    await run_turn(model, Tools({"sing": sing}), [user("go")], middlewares=around, player=player)
+    assert player.got == [("play", ["A, quieter"])]
 
 
 async def test_calls_that_only_the_final_message_has_run_too() -> None:

@@ -24,6 +24,7 @@ from tests.loop_kit import (
     assert_requests_whole,
     assert_whole,
     echo,
+    once,
     results_of,
     shape,
     silent,
@@ -156,12 +157,6 @@ async def test_a_runner_that_mixes_up_ids_does_not_mix_up_the_history() -> None:
     assert (result.call_id, result.name) == ("call_1", "t")
 
 
-async def test_two_calls_with_one_id_have_two_results() -> None:
-    model = ScriptedModel([reply(call("t", {"n": 1}, id="x"), call("t", {"n": 2}, id="x")), reply("ok")])
-    result = await run_turn(model, Tools({"t": echo}), [user("go")])
-    assert [each.text for each in results_of(result.messages)] == ["t:1", "t:2"]
-
-
 async def test_progress_is_told_and_pictures_are_named() -> None:
     class Reporting(Tools):
         async def call(self, call: ToolCall, *, on_progress: Any) -> CallOutcome:
@@ -221,13 +216,7 @@ async def test_calls_that_a_failing_model_leaves_behind_are_told_as_cancelled_be
     gate, pause, events = Gate(), Pause(), list[Event]()
     lost = TransportError("the connection was lost")
     model = ScriptedModel([reply(call("t"), pause, lost)])
-
-    async def lose() -> None:
-        await gate.reached.wait()
-        pause.until.set()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(lose)
+    async with once(gate.reached, pause.until.set):
         with pytest.raises(TransportError):
             await run_turn(model, Tools({"t": gate}), [user("go")], on_event=events.append)
     assert shape(events)[-4:] == [
@@ -282,14 +271,7 @@ async def test_a_clean_up_that_raises_while_its_call_is_cancelled_does_not_fail_
 
     turn = TurnHandle()
     model = ScriptedModel([reply(call("t")), reply("ok")])
-    async with trio.open_nursery() as nursery:
-        if by == "abort":
-
-            async def abort() -> None:
-                await reached.wait()
-                turn.abort()
-
-            nursery.start_soon(abort)
+    async with once(reached if by == "abort" else trio.Event(), turn.abort):
         result = await run_turn(
             model, Tools({"t": messy}), [user("go")], turn=turn, budgets=Budgets(max_seconds=5)
         )

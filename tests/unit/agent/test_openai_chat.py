@@ -24,9 +24,9 @@ from playhead.agent.conversation import (
     ToolMessage,
     ToolResult,
     ToolSpec,
-    UserMessage,
 )
 from playhead.agent.models.openai_chat import ChatDecoder, encode
+from tests.loop_kit import user
 from tests.servers.providers.validate import check_types
 from tests.unit.agent.openai_shapes import call_delta, chunk, chunk_of
 
@@ -35,7 +35,7 @@ PNG = Attachment(
 )
 MP3 = Attachment(kind="audio", mime_type="audio/mp3", base64=base64.b64encode(b"ID3" + bytes(30)).decode())
 OPUS = Attachment(kind="audio", mime_type="audio/opus", base64=base64.b64encode(b"OggS" + bytes(30)).decode())
-ASK = UserMessage(parts=(Text(text="Play"),))
+ASK = user("Play")
 
 
 def call(call_id: str, name: str = "f", text: str = "{}", **arguments: Any) -> ToolCall:

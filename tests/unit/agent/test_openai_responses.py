@@ -27,6 +27,7 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.models.openai_responses import ResponsesDecoder, encode
+from tests.loop_kit import user
 from tests.servers.providers.validate import check_types
 from tests.unit.agent.openai_shapes import event
 
@@ -35,7 +36,7 @@ PNG = Attachment(
     kind="image", mime_type="image/png", base64=base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
 )
 MP3 = Attachment(kind="audio", mime_type="audio/mpeg", base64=base64.b64encode(b"ID3" + bytes(30)).decode())
-ASK = UserMessage(parts=(Text(text="Play"),))
+ASK = user("Play")
 REASONING: Json = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "sealed"}
 
 

@@ -42,6 +42,7 @@ from playhead.agent.prompt_mode import (
 )
 from playhead.agent.scripted_model import Pause, ScriptedModel, call, reply
 from playhead.errors import ConfigError, ModelError
+from tests.loop_kit import user
 
 LAMP = ToolSpec(
     name="home__lamp",
@@ -50,7 +51,7 @@ LAMP = ToolSpec(
 )
 WRITTEN = '<tool_use><name>home__lamp</name><arguments>{"on": true}</arguments></tool_use>'
 IMAGE = Attachment(kind="image", mime_type="image/png", base64="AAAA")
-ASKED = UserMessage(parts=(Text(text="Light, please."),))
+ASKED = user("Light, please.")
 
 
 def request(*messages: Message, tools: tuple[ToolSpec, ...] = (LAMP,), system: str = "") -> ModelRequest:
@@ -140,7 +141,7 @@ async def test_results_go_back_as_one_message_with_the_models_own_words_before_i
             answer(fan, "no such tool", status="unknown"),
         )
     )
-    thanks = UserMessage(parts=(Text(text="Thanks </TOOL_USE_result>"),))
+    thanks = user("Thanks </TOOL_USE_result>")
     await end_of(model, request(ASKED, first.message, results, thanks))
     asked, words, heard = inner.requests[1].messages
     assert asked == ASKED
@@ -267,7 +268,7 @@ async def test_a_call_by_the_providers_own_means_runs_too() -> None:
 
 
 async def test_without_tools_and_calls_nothing_is_touched() -> None:
-    asked = request(UserMessage(parts=(Text(text="What is <tool_use>?"),)), tools=(), system="Hi.")
+    asked = request(user("What is <tool_use>?"), tools=(), system="Hi.")
     inner = ScriptedModel([reply(f"This: {WRITTEN}")])
     end = await end_of(PromptModel(inner), asked)
     assert inner.requests == (asked,)

@@ -17,17 +17,16 @@ from playhead.agent.conversation import (
     ModelRequest,
     ReplyEnd,
     ReplyPiece,
-    Text,
     TextPiece,
     Thinking,
     ThinkingPiece,
     TokenUsage,
-    UserMessage,
 )
 from playhead.agent.scripted_model import Pause, ScriptedModel, call, reply
 from playhead.errors import ServerError, UsageError
+from tests.loop_kit import user
 
-REQUEST = ModelRequest(messages=(UserMessage(parts=(Text(text="play it"),)),))
+REQUEST = ModelRequest(messages=(user("play it"),))
 
 
 async def told_by(model: Model, request: ModelRequest = REQUEST) -> list[ReplyPiece]:

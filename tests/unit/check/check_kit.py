@@ -14,8 +14,20 @@ from playhead.check.results import Check, TestResult
 from playhead.check.target import Target, open_target
 from playhead.config.servers import ServerConfig
 
+Json = dict[str, Any]
 FULL = CheckOptions(depth="full", timeout_seconds=2.0)
 """For tests: a hang is noticed soon."""
+
+WORD: Json = {
+    "type": "object",
+    "properties": {"word": {"type": "string", "maxLength": 9}},
+    "required": ["word"],
+}
+SUM: Json = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+
+
+def text(said: str, **more: Any) -> Json:
+    return {"content": [{"type": "text", "text": said}], **more}
 
 
 @asynccontextmanager

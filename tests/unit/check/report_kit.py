@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import wave
 from typing import Final
 
 from playhead.check.baseline import Triage
@@ -17,6 +16,7 @@ from playhead.check.results import (
     TestDraft,
     TestResult,
 )
+from tests.servers.wave import write_wave
 
 SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-25/server"
 
@@ -144,11 +144,7 @@ def triaged() -> Report:
 def wave_of(frames: int) -> bytes:
     """A mono wave file of silence."""
     file = io.BytesIO()
-    with wave.open(file, "wb") as made:
-        made.setnchannels(1)
-        made.setsampwidth(2)
-        made.setframerate(8_000)
-        made.writeframes(bytes(2 * frames))
+    write_wave(file, bytes(2 * frames), rate_hz=8_000)
     return file.getvalue()
 
 

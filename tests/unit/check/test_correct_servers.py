@@ -16,22 +16,12 @@ from playhead.check.results import Report
 from playhead.check.run import check_server
 from playhead.config.servers import ServerConfig
 from tests.servers.raw_http import Exchange, raw_http
-from tests.unit.check.check_kit import failures
+from tests.unit.check.check_kit import FULL, SUM, WORD, Json, failures, text
 from tests.unit.raw_server import RawServer, Refusal
 
-Json = dict[str, Any]
 Call = Callable[[Json], Any]
 
-FULL = CheckOptions(depth="full", timeout_seconds=2.0, examples=1)
-WORD: Json = {
-    "type": "object",
-    "properties": {"word": {"type": "string", "maxLength": 9}},
-    "required": ["word"],
-}
-
-
-def text(said: str, **more: Any) -> Json:
-    return {"content": [{"type": "text", "text": said}], **more}
+ONCE = replace(FULL, examples=1)
 
 
 def listing(key: str, *items: Json) -> Callable[[Json], Any]:
@@ -59,12 +49,8 @@ def with_tool(
     )
 
 
-async def of(server: Any, options: CheckOptions = FULL) -> Report:
-    return await check_server(server, options)
-
-
-async def nothing_wrong(server: Any, options: CheckOptions = FULL) -> Report:
-    report = await of(server, options)
+async def nothing_wrong(server: Any, options: CheckOptions = ONCE) -> Report:
+    report = await check_server(server, options)
     assert failures(report.tests) == []
     assert report.passed
     assert not [test for test in report.tests if "the checker itself" in (test.error or "")]
@@ -103,7 +89,6 @@ NAIVE = {
     "properties": {"at": {"type": "string", "format": "date-time"}},
     "required": ["at"],
 }
-SUM = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
 ELSEWHERE = {"type": "object", "properties": {"a": {"$ref": "https://example.com/schemas/a.json"}}}
 HUGE = {"type": "object", "properties": {"a": {"enum": [str(n) for n in range(6000)]}}}
 
@@ -301,6 +286,6 @@ async def test_a_server_that_limits_how_often_it_is_asked(
                 await exchange.error(-32601, "no such method")
 
     async with raw_http(handle) as raw:
-        report = await nothing_wrong(ServerConfig(url=raw.url), replace(FULL, calls_at_once=2))
+        report = await nothing_wrong(ServerConfig(url=raw.url), replace(ONCE, calls_at_once=2))
     decided = [test for test in report.tests if test.method == "tools/call" and test.status == "success"]
     assert for_good or decided

@@ -24,26 +24,16 @@ from playhead.check.target import Target
 from playhead.config.servers import ServerConfig
 from tests.servers.launch import REPOSITORY
 from tests.servers.raw_http import Exchange, raw_http
-from tests.unit.check.check_kit import FULL, failed, failures, target_for
+from tests.unit.check.check_kit import FULL, SUM, WORD, Json, failed, failures, target_for, text
 from tests.unit.check.check_kit import tests_of as found_by
 
-Json = dict[str, Any]
 QUICKLY = replace(FULL, timeout_seconds=1.0, examples=1)
-WORD: Json = {
-    "type": "object",
-    "properties": {"word": {"type": "string", "maxLength": 9}},
-    "required": ["word"],
-}
 
 
 class RpcError(Exception):
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
-
-
-def text(said: str, **more: Any) -> Json:
-    return {"content": [{"type": "text", "text": said}], **more}
 
 
 async def echo(arguments: Any) -> Json:
@@ -147,7 +137,6 @@ async def test_tools_of_the_sdk_pass() -> None:
 
 LINK = {"type": "resource_link", "uri": "notes://one"}
 PICTURE = {"type": "image", "mimeType": "image/png"}
-SUM = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from playhead.check.arguments.generate import Validity
 from playhead.check.probes.tool_calls import MOST_SHRINK_CALLS
 from playhead.check.report.evidence import Allowance, bounded, command
 from playhead.check.results import TestResult
+from tests.unit.check.check_kit import Json, text
 from tests.unit.check.report_kit import report
-from tests.unit.check.test_probe_tools import QUICKLY, Json, Tool, probed, text
+from tests.unit.check.test_probe_tools import QUICKLY, Tool, probed
 
 SCHEMA: Json = {
     "type": "object",

@@ -9,8 +9,8 @@ import pytest
 from playhead.check.expectations import Expectations, ExpectedCall
 from playhead.check.options import CheckOptions
 from playhead.check.probes.tool_judging import error_text
-from tests.unit.check.check_kit import failed, failures
-from tests.unit.check.test_probe_tools import QUICKLY, Json, echo, probed, text
+from tests.unit.check.check_kit import Json, failed, failures, text
+from tests.unit.check.test_probe_tools import QUICKLY, echo, probed
 
 ERRORS = (
     "Error: no such city",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -13,15 +14,15 @@ from trio_websocket import WebSocketRequest
 
 from playhead.check.baseline import baseline_of
 from playhead.check.options import CheckOptions
-from playhead.check.results import Report
 from playhead.check.run import check_server
 from playhead.config.servers import from_url
 from playhead.redaction import redacted_values
 from tests.servers.quirky_websocket import quirky_server
 from tests.servers.websocket_peer import listening
+from tests.unit.check.check_kit import Json, defects, failures
 
 INFO = {"name": "noisy", "version": "1"}
-RESULTS: dict[str, object] = {
+RESULTS: Json = {
     "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": INFO},
     "tools/list": {"tools": []},
     "ping": {},
@@ -30,38 +31,29 @@ UNKNOWN = {"code": -32601, "message": "no such method"}
 SECRET = "s3cret-of-the-settings"
 
 
-async def noisy(request: WebSocketRequest) -> None:
-    """Answers twice and once for nobody, in binary too."""
-    websocket = await request.accept(subprotocol="mcp")
-    while True:
-        asked = json.loads(await websocket.get_message())
-        if "id" not in asked:
-            continue
-        known = asked["method"] in RESULTS
-        outcome = {"result": RESULTS[asked["method"]]} if known else {"error": UNKNOWN}
-        answer = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **outcome})
-        await websocket.send_message(b"\x00not text")
-        await websocket.send_message(answer)
-        await websocket.send_message(answer)
-        await websocket.send_message(json.dumps({"jsonrpc": "2.0", "id": "nobody's", "result": {}}))
-
-
-async def answer(results: Mapping[str, object], request: WebSocketRequest) -> None:
-    """Answers each request with its result, or with an error."""
+async def answering(
+    results: Json, request: WebSocketRequest, *, say: Callable[[Json], list[Any]] = lambda answer: [answer]
+) -> None:
+    """Answers each request with its result, or with an error; `say` gives what is sent for an answer."""
     websocket = await request.accept(subprotocol="mcp")
     while True:
         asked = json.loads(await websocket.get_message())
         if "id" in asked:
             known = asked["method"] in results
             outcome = {"result": results[asked["method"]]} if known else {"error": UNKNOWN}
-            await websocket.send_message(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **outcome}))
+            for message in say({"jsonrpc": "2.0", "id": asked["id"], **outcome}):
+                await websocket.send_message(message if isinstance(message, bytes) else json.dumps(message))
 
 
 async def test_wire_faults_of_a_websocket_server_are_failed_checks_and_its_negotiation_is_right() -> None:
+    def noisily(answer: Json) -> list[Any]:
+        """Twice and once for nobody, in binary too."""
+        return [b"\x00not text", answer, answer, {"jsonrpc": "2.0", "id": "nobody's", "result": {}}]
+
     with trio.fail_after(60):
-        async with listening(noisy) as url:
+        async with listening(partial(answering, RESULTS, say=noisily)) as url:
             report = await check_server(url, CheckOptions(depth="full", timeout_seconds=5))
-    found = failed(report)
+    found = {check.kind.name: check.message for check in failures(report.tests)}
     assert {"wire.messages", "wire.answered-once", "wire.known-ids"} <= found.keys()
     assert "a binary message" in found["wire.messages"]
     verdicts = {check.kind.name: check.verdict for test in report.tests for check in test.checks}
@@ -74,7 +66,7 @@ async def test_a_secret_in_a_subject_or_definition_is_neither_drift_nor_a_new_fi
 ) -> None:
     tool = {"name": f"read.{SECRET}", "description": f"Reads {SECRET}.", "inputSchema": {"type": 7}}
     with trio.fail_after(60):
-        async with listening(partial(answer, {**RESULTS, "tools/list": {"tools": [tool]}})) as url:
+        async with listening(partial(answering, {**RESULTS, "tools/list": {"tools": [tool]}})) as url:
             server = replace(from_url(url), expanded=frozenset({SECRET}))
             options = CheckOptions(timeout_seconds=5)
             first = await check_server(server, options)
@@ -82,17 +74,7 @@ async def test_a_secret_in_a_subject_or_definition_is_neither_drift_nor_a_new_fi
             again = await check_server(server, replace(options, baseline=baseline))
     assert any(SECRET in test.subject for test in first.tests if test.status == "failed")
     assert is_redacted is (SECRET not in baseline.to_json())
-    assert (failed(again), again.remarks) == ({}, first.remarks)
-
-
-def failed(report: Report) -> dict[str, str]:
-    """The checks that failed, each with one of its messages."""
-    return {
-        check.kind.name: check.message
-        for test in report.tests
-        for check in test.checks
-        if check.verdict == "failed"
-    }
+    assert (failures(again.tests), again.remarks) == ([], first.remarks)
 
 
 async def test_a_fault_that_the_client_corrects_is_a_finding() -> None:
@@ -100,25 +82,18 @@ async def test_a_fault_that_the_client_corrects_is_a_finding() -> None:
         async with quirky_server() as server:
             server.found.set()
             report = await check_server(server.url, CheckOptions(depth="full", timeout_seconds=5))
-    found = failed(report)
+    found = {check.kind.name: check.message for check in failures(report.tests)}
     assert "2024-11-05" in found["handshake.negotiates"]
     assert "not initialized" in found["handshake.initialized"]
     assert "prompts.messages" in found  # a list of blocks, which the client reads too
 
 
 async def test_an_error_without_an_id_is_a_finding() -> None:
-    async def nameless(request: WebSocketRequest) -> None:
-        websocket = await request.accept()
-        while True:
-            asked = json.loads(await websocket.get_message())
-            if asked.get("method") in RESULTS:
-                answer = {"id": asked["id"], "result": RESULTS[asked["method"]]}
-            else:
-                answer = {"error": {"code": -32600, "message": "invalid request"}}
-            if "id" in asked:
-                await websocket.send_message(json.dumps({"jsonrpc": "2.0", **answer}))
+    def nameless(answer: Json) -> list[Json]:
+        nobodys = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "invalid request"}}
+        return [nobodys if "error" in answer else answer]
 
     with trio.fail_after(60):
-        async with listening(nameless) as url:
+        async with listening(partial(answering, RESULTS, say=nameless)) as url:
             report = await check_server(url, CheckOptions(depth="quick", timeout_seconds=5))
-    assert "wire.error-ids" in failed(report)
+    assert "wire.error-ids" in defects(report.tests)

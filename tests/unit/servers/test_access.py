@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import httpx2
 import pytest
@@ -12,10 +11,11 @@ import trio
 
 from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import serve
+from tests.servers.loopback import started
+from tests.servers.messages import request
 
 PAGE = "https://app.example"
 ALLOWED = "access-control-allow-origin"
-PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 ACCEPT = {"accept": "application/json, text/event-stream"}
 
 
@@ -25,11 +25,8 @@ async def audio_server(token: str | None = None) -> AsyncIterator[tuple[str, htt
         transport="http", port=0, mixer="memory", web_origins=("HTTPS://App.example:443/",), token=token
     )
     with trio.fail_after(30):
-        async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(serve, options))
-            async with httpx2.AsyncClient() as http:
-                yield url, http
-            nursery.cancel_scope.cancel()
+        async with started(serve, options) as url, httpx2.AsyncClient() as http:
+            yield url, http
 
 
 def preflight(origin: str) -> dict[str, str]:
@@ -48,7 +45,7 @@ async def test_an_allowed_page_may_ask_with_its_token_and_read_the_answer() -> N
         assert "authorization" in asked.headers["access-control-allow-headers"]
         assert "POST" in asked.headers["access-control-allow-methods"]
         assert "access-control-allow-credentials" not in asked.headers
-        answered = await http.post(url, json=PING, headers={"origin": PAGE, **ACCEPT})
+        answered = await http.post(url, json=request("ping"), headers={"origin": PAGE, **ACCEPT})
         assert answered.headers[ALLOWED] == PAGE
         assert "mcp-session-id" in answered.headers["access-control-expose-headers"]
 
@@ -59,7 +56,8 @@ async def test_an_allowed_page_may_ask_with_its_token_and_read_the_answer() -> N
 async def test_another_page_may_neither_ask_nor_read(origin: str) -> None:
     async with audio_server() as (url, http):
         assert ALLOWED not in (await http.options(url, headers=preflight(origin))).headers
-        refused = await http.post(url, json=PING, headers={"origin": origin, **ACCEPT})
+        headers = {"origin": origin, **ACCEPT}
+        refused = await http.post(url, json=request("ping"), headers=headers)
         assert refused.status_code == 403
         assert ALLOWED not in refused.headers
 
@@ -68,7 +66,10 @@ async def test_a_page_of_the_server_itself_is_one_with_its_scheme_and_port() -> 
     async with audio_server() as (url, http):
         port = httpx2.URL(url).port
         statuses = {
-            origin: (await http.post(url, json=PING, headers={"origin": origin, **ACCEPT})).status_code == 403
+            origin: (
+                await http.post(url, json=request("ping"), headers={"origin": origin, **ACCEPT})
+            ).status_code
+            == 403
             for origin in (
                 f"http://127.0.0.1:{port}",
                 f"http://LOCALHOST:{port}",
@@ -93,7 +94,7 @@ async def test_a_notification_with_the_id_null_learns_that_a_notification_has_no
 
 async def test_an_allowed_page_can_read_why_it_was_refused() -> None:
     async with audio_server(token="s3cret") as (url, http):
-        refused = await http.post(url, json=PING, headers={"origin": PAGE, **ACCEPT})
+        refused = await http.post(url, json=request("ping"), headers={"origin": PAGE, **ACCEPT})
         assert (refused.status_code, refused.headers[ALLOWED]) == (401, PAGE)
         assert (await http.options(url, headers=preflight(PAGE))).status_code == 200  # browsers send none
 
@@ -101,4 +102,4 @@ async def test_an_allowed_page_can_read_why_it_was_refused() -> None:
 async def test_a_page_of_an_allowed_origin_needs_one_of_the_servers_names_too() -> None:
     async with audio_server() as (url, http):
         rebound = {"origin": PAGE, "host": "evil.example", **ACCEPT}
-        assert (await http.post(url, json=PING, headers=rebound)).status_code == 421
+        assert (await http.post(url, json=request("ping"), headers=rebound)).status_code == 421

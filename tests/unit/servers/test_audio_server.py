@@ -23,6 +23,9 @@ from playhead.errors import UsageError
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
 from playhead.servers.audio.audio_server import TEMPLATE, URI, open_audio_server, serve
 from playhead.servers.ranged_resource import PAGE_BYTES
+from tests.servers.loopback import started
+from tests.servers.messages import initialize
+from tests.servers.ranged_read import read_blob
 from tests.servers.raw_origin import RawOrigin, answer, bounds, ignores_ranges, raw_origin, says_nothing
 from tests.servers.raw_websocket import as_transport
 
@@ -30,15 +33,6 @@ MUSIC = Path(__file__).parents[3] / "python/playhead/servers/audio/music"
 SONG = MUSIC / "first-light.mp3"
 PAGE = 102_400
 ERAS: list[Literal["legacy", "auto"]] = ["legacy", "auto"]
-
-
-class RangedReadParams(types.ReadResourceRequestParams):
-    arguments: dict[str, Any] | None = None
-
-
-class RangedReadRequest(types.Request[RangedReadParams, Literal["resources/read"]]):
-    method: Literal["resources/read"] = "resources/read"
-    params: RangedReadParams
 
 
 @asynccontextmanager
@@ -69,11 +63,7 @@ async def song_url(connected: Client) -> str:
 
 
 async def read_params(connected: Client, params: dict[str, Any]) -> bytes:
-    request = RangedReadRequest(params=RangedReadParams.model_validate(params))
-    result = await connected.session.send_request(request, types.ReadResourceResult)
-    (blob,) = result.contents
-    assert isinstance(blob, types.BlobResourceContents)
-    return base64.b64decode(blob.blob, validate=True)
+    return base64.b64decode((await read_blob(connected, params)).blob, validate=True)
 
 
 async def by_arguments(connected: Client, url: str, start: int, end: int) -> bytes:
@@ -301,19 +291,8 @@ async def read_over_http(url: str, media: str) -> None:
 
 @asynccontextmanager
 async def http_server() -> AsyncIterator[tuple[str, trio.Process]]:
-    argv = [
-        sys.executable,
-        "-m",
-        "playhead",
-        "serve",
-        "audio",
-        "--transport",
-        "http",
-        "--port",
-        "0",
-        "--mixer",
-        "memory",
-    ]
+    words = "-m playhead serve audio --transport http --port 0 --mixer memory"
+    argv = [sys.executable, *words.split()]
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             process = await nursery.start(
@@ -339,41 +318,29 @@ async def test_over_http_the_song_is_read_and_one_line_tells_the_url() -> None:
     [("host", "evil.example", 421), ("origin", "http://evil.example", 403)],
 )
 async def test_a_foreign_host_or_origin_is_refused_over_http(header: str, value: str, status: int) -> None:
-    async with trio.open_nursery() as nursery:
-        url = await nursery.start(serve, AudioServerOptions(transport="http", port=0))
-        async with httpx2.AsyncClient() as http:
-            answered = await http.post(url, json={}, headers={header: value})
-            assert answered.status_code == status
-            too_long = await http.post(
-                url, content=b" " * (1024 * 1024 + 1), headers={"content-type": "application/json"}
-            )
-            assert too_long.status_code == 413
-        nursery.cancel_scope.cancel()
+    async with (
+        started(serve, AudioServerOptions(transport="http", port=0)) as url,
+        httpx2.AsyncClient() as http,
+    ):
+        answered = await http.post(url, json={}, headers={header: value})
+        assert answered.status_code == status
+        too_long = await http.post(
+            url, content=b" " * (1024 * 1024 + 1), headers={"content-type": "application/json"}
+        )
+        assert too_long.status_code == 413
 
 
 async def test_sessions_that_are_never_used_again_are_bounded() -> None:
-    hello = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "flood", "version": "0"},
-        },
-    }
     headers = {"accept": "application/json, text/event-stream"}
-    async with trio.open_nursery() as nursery:
-        options = AudioServerOptions(transport="http", port=0, mixer="memory", sessions=2)
-        url = await nursery.start(serve, options)
+    options = AudioServerOptions(transport="http", port=0, mixer="memory", sessions=2)
+    async with started(serve, options) as url:
         async with httpx2.AsyncClient(headers=headers) as http:
-            opened = [await http.post(url, json=hello) for _ in range(3)]
+            opened = [await http.post(url, json=initialize()) for _ in range(3)]
             assert [answered.status_code for answered in opened] == [200, 200, 200]
             oldest = {"mcp-session-id": opened[0].headers["mcp-session-id"]}
             assert (await http.delete(url, headers=oldest)).status_code == 404
         async with Client(url) as connected:  # the newer protocol has no sessions, and goes on
             assert await song_url(connected)
-        nursery.cancel_scope.cancel()
 
 
 # --- links that outlive their process -------------------------------------------------------------------
@@ -447,13 +414,8 @@ async def test_the_link_names_the_version_that_its_pages_name() -> None:
         (link,) = (await call(connected, "musicPlayer", query="first light")).content
         assert isinstance(link, types.ResourceLink)
         arguments = {"url": link.description, "start": 0, "end": 5}
-        request = RangedReadRequest(
-            params=RangedReadParams.model_validate({"uri": URI, "arguments": arguments})
-        )
-        result = await connected.session.send_request(request, types.ReadResourceResult)
-    etag = (link.meta or {})["playhead/etag"]
-    assert result.contents[0].meta is not None
-    assert result.contents[0].meta["playhead/etag"] == etag
+        blob = await read_blob(connected, {"uri": URI, "arguments": arguments})
+    assert (blob.meta or {})["playhead/etag"] == (link.meta or {})["playhead/etag"]
 
 
 async def test_without_a_place_for_its_key_the_server_says_so_in_one_line_and_plays(
@@ -488,13 +450,10 @@ async def test_a_cancelled_http_server_ends_though_a_read_hangs() -> None:
 
 
 async def test_over_websocket_it_plays_the_same_music() -> None:
-    async with trio.open_nursery() as nursery:
-        options = AudioServerOptions(transport="ws", port=0, mixer="memory")
-        url = await nursery.start(serve, options)
+    async with started(serve, AudioServerOptions(transport="ws", port=0, mixer="memory")) as url:
         assert (url[:15], url[-4:]) == ("ws://127.0.0.1:", "/mcp")
         async with Client(as_transport(int(url[15:-4]))) as connected:
             assert await song_url(connected)
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_taken_port_is_a_usage_error_that_names_the_remedy() -> None:

@@ -33,6 +33,7 @@ from playhead.servers.dial import DialOptions, check_endpoint, dial
 from playhead.servers.template import TemplateServerOptions
 from playhead.servers.template.serve import open_template_server, serve
 from playhead.servers.websocket import websocket_endpoint
+from tests.servers.messages import initialize, request
 from tests.servers.websocket_peer import Handler, listening, raw_websocket
 
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.c2VjcmV0"
@@ -45,21 +46,19 @@ Capture = pytest.CaptureFixture[str]
 
 def hello(device: str) -> list[str]:
     """The messages that the endpoint sends when a device connects, in one go."""
-    client = {"name": "XiaozhiMCPEndpointClient", "version": "1.0.0"}
-    capabilities = {"roots": {"listChanged": True}, "sampling": {}}
-    params = {"protocolVersion": "2024-11-05", "capabilities": capabilities, "clientInfo": client}
+    who, capabilities = "XiaozhiMCPEndpointClient", {"roots": {"listChanged": True}, "sampling": {}}
     messages: list[dict[str, Any]] = [
-        {"jsonrpc": "2.0", "id": f"{device}_n_1", "method": "initialize", "params": params},
+        initialize("2024-11-05", id=f"{device}_n_1", name=who, **capabilities),
         {"jsonrpc": "2.0", "method": "notifications/initialized", "params": {}},
-        {"jsonrpc": "2.0", "id": f"{device}_n_2", "method": "tools/list"},
+        request("tools/list", id=f"{device}_n_2"),
     ]
     return [json.dumps(message, ensure_ascii=False) for message in messages]
 
 
 def call(device: str, number: int, expression: str) -> str:
-    params = {"name": "calculator", "arguments": {"expression": expression}}
-    request = {"jsonrpc": "2.0", "id": f"{device}_n_{number}", "method": "tools/call", "params": params}
-    return json.dumps(request, ensure_ascii=False)
+    arguments = {"expression": expression}
+    asked = request("tools/call", id=f"{device}_n_{number}", name="calculator", arguments=arguments)
+    return json.dumps(asked, ensure_ascii=False)
 
 
 async def answers(websocket: WebSocketConnection, count: int) -> dict[str, Any]:

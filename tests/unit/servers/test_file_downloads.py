@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -23,6 +21,8 @@ from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import serve
 from playhead.servers.file_downloads import FileDownloads
 from playhead.servers.ranged_resource import RangedResource, ResourceBytes, ranged_resource
+from tests.servers.loopback import started
+from tests.servers.messages import initialize, request
 from tests.servers.raw_websocket import raw_websocket
 
 MUSIC = Path(__file__).parents[3] / "python/playhead/servers/audio/music"
@@ -267,15 +267,6 @@ def test_invalid_options_are_usage_errors(options: dict[str, Any], word: str) ->
         FileDownloads(**options)
 
 
-def message(number: int, method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-
-
-def hello(number: int = 1) -> dict[str, Any]:
-    who = {"name": "test", "version": "1"}
-    return message(number, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=who)
-
-
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
@@ -284,22 +275,18 @@ META = {
 OFFER = {"download": True, "transports": ["http"]}
 
 
-@asynccontextmanager
-async def audio_server(transport: Literal["http", "ws"], **options: Any) -> AsyncIterator[str]:
-    given = AudioServerOptions(transport=transport, port=0, mixer="memory", **options)
-    async with trio.open_nursery() as nursery:
-        yield await nursery.start(partial(serve, given))
-        nursery.cancel_scope.cancel()
+def audio_server(transport: Literal["http", "ws"], **options: Any) -> AbstractAsyncContextManager[str]:
+    return started(serve, AudioServerOptions(transport=transport, port=0, mixer="memory", **options))
 
 
 async def test_the_audio_server_offers_its_music_as_files_over_http() -> None:
     headers = {"accept": "application/json, text/event-stream", "authorization": "Bearer secret"}
     async with audio_server("http", token="secret") as url, httpx2.AsyncClient(headers=headers) as client:
-        began = await client.post(url, json=hello())
+        began = await client.post(url, json=initialize("2025-11-25"))
         session = {"mcp-session-id": began.headers["mcp-session-id"]}
 
         async def ask(method: str, **params: Any) -> Any:
-            return (await client.post(url, json=message(2, method, **params), headers=session)).json()
+            return (await client.post(url, json=request(method, **params), headers=session)).json()
 
         await client.post(
             url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session
@@ -313,14 +300,14 @@ async def test_the_audio_server_offers_its_music_as_files_over_http() -> None:
         by_uri = await ask("files/authorizeDownload", uri=uri)
         unknown = await ask("files/authorizeDownload", uri="resource://other")
         no_url = await ask("files/authorizeDownload", uri=link["uri"])
-        modern = message(3, "server/discover", _meta=META)
+        modern = request("server/discover", _meta=META)
         modern_headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "server/discover"}
         discovered = (await client.post(url, json=modern, headers=modern_headers)).json()
         download = by_uri["result"]["download"]["url"]
         async with httpx2.AsyncClient() as anyone:
             part = await anyone.get(download, headers={"range": "bytes=1000-1999"})
             tampered = await anyone.get(f"{download[:-30]}A{download[-29:]}")
-            without_token = await anyone.post(url, json=hello())
+            without_token = await anyone.post(url, json=initialize("2025-11-25"))
     assert began.json()["result"]["capabilities"]["files"] == OFFER
     assert discovered["result"]["capabilities"]["files"] == OFFER
     assert (by_uri["result"]["file"]["size"], by_uri["result"]["file"]["mimeType"]) == (END, "audio/mpeg")
@@ -337,7 +324,7 @@ async def test_the_audio_server_offers_them_over_websocket_too() -> None:
     async with audio_server("ws") as url:
         port = urlsplit(url).port or 0
         async with raw_websocket(port) as socket, raw_websocket(port, path="/files/a/b") as elsewhere:
-            await socket.send(hello())
+            await socket.send(initialize("2025-11-25"))
             began = await socket.receive()
             await socket.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
             link = (await socket.ask("tools/call", {"name": "musicPlayer", "arguments": {"query": ""}}))[
@@ -367,14 +354,14 @@ async def test_behind_tls_the_links_are_https(tmp_path: Path) -> None:
         audio_server("http", tls_certificate=certificate) as url,
         httpx2.AsyncClient(headers=headers, verify=trusting) as client,
     ):
-        began = await client.post(url, json=hello())
+        began = await client.post(url, json=initialize("2025-11-25"))
         session = {"mcp-session-id": began.headers["mcp-session-id"]}
         await client.post(
             url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session
         )
-        call = message(2, "tools/call", name="musicPlayer", arguments={"query": "first light"})
+        call = request("tools/call", name="musicPlayer", arguments={"query": "first light"})
         link = (await client.post(url, json=call, headers=session)).json()["result"]["content"][0]
-        asked = message(3, "files/authorizeDownload", uri=link["uri"], arguments={"url": link["description"]})
+        asked = request("files/authorizeDownload", uri=link["uri"], arguments={"url": link["description"]})
         download = (await client.post(url, json=asked, headers=session)).json()["result"]["download"]
         part = await client.get(download["url"], headers={"range": "bytes=0-9"})
     assert began.json()["result"]["capabilities"]["files"]["transports"] == ["https"]

@@ -14,19 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from playhead.limits import DEFAULT_LIMITS
 from playhead.servers.http_sessions import SessionTable, streamable_http_app
 from playhead.testing.transports import Peer
+from tests.servers.messages import initialize, request
 
 ACCEPT = {"accept": "application/json, text/event-stream"}
-PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "one of many", "version": "1"},
-    },
-}
 
 
 class Client:
@@ -36,7 +26,7 @@ class Client:
         self.http = http
 
     async def open(self) -> httpx2.Response:
-        return await self.http.post("/mcp", json=INITIALIZE, headers=ACCEPT)
+        return await self.http.post("/mcp", json=initialize(), headers=ACCEPT)
 
     async def session(self) -> str:
         opened = await self.open()
@@ -46,7 +36,7 @@ class Client:
 
     async def ping(self, session: str) -> int:
         headers = {**ACCEPT, "mcp-session-id": session}
-        return (await self.http.post("/mcp", json=PING, headers=headers)).status_code
+        return (await self.http.post("/mcp", json=request("ping"), headers=headers)).status_code
 
 
 @asynccontextmanager

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import httpx2
 import pytest
-import trio
 
 from playhead.servers.audio.library import Library, Track
 from playhead.servers.audio.media_links import MediaLinks
 from playhead.servers.audio.origin import serve_origin
+from tests.servers.loopback import started
 
 BODY = bytes(range(256)) * 1000
 
@@ -25,11 +25,8 @@ async def origin(folder: Path) -> AsyncIterator[tuple[httpx2.AsyncClient, Track,
     library = Library.scan(folder)
     (track,) = library.tracks
     links = MediaLinks(library, key=bytes(32))
-    async with trio.open_nursery() as nursery:
-        url = await nursery.start(serve_origin, links)
-        async with httpx2.AsyncClient() as http:
-            yield http, track, url + links.sign(track)[0]
-        nursery.cancel_scope.cancel()
+    async with started(serve_origin, links) as url, httpx2.AsyncClient() as http:
+        yield http, track, url + links.sign(track)[0]
 
 
 async def test_a_track_is_served_whole_with_its_type_and_length(tmp_path: Path) -> None:

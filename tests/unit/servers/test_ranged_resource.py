@@ -6,8 +6,7 @@ import base64
 import hashlib
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,26 +19,12 @@ from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
 from playhead.errors import UsageError
 from playhead.servers.file_downloads import FileDownloads
 from playhead.servers.ranged_resource import ResourceBytes, ranged_resource
+from tests.servers.ranged_read import read_blob
 
 URI = "music://albums/song.mp3"
 SONG = bytes(range(256)) * 40
 ERAS: list[Literal["legacy", "auto"]] = ["legacy", "auto"]
 AnyServer = Server[Any] | MCPServer
-
-
-class RawReadParams(types.ReadResourceRequestParams):
-    arguments: dict[str, Any] | None = None
-
-
-class RawRead(types.Request[RawReadParams, Literal["resources/read"]]):
-    method: Literal["resources/read"] = "resources/read"
-    params: RawReadParams
-
-
-@asynccontextmanager
-async def client(server: AnyServer, mode: Literal["legacy", "auto"] = "auto") -> AsyncIterator[Client]:
-    async with Client(server, mode=mode) as connected:
-        yield connected
 
 
 def with_own_resources() -> MCPServer:
@@ -63,16 +48,8 @@ def bare() -> Server[Any]:
 SERVERS: dict[str, Callable[[], AnyServer]] = {"lowlevel": bare, "MCPServer": with_own_resources}
 
 
-async def contents(connected: Client, params: dict[str, Any]) -> types.BlobResourceContents:
-    request = RawRead(params=RawReadParams.model_validate(params))
-    result = await connected.session.send_request(request, types.ReadResourceResult)
-    (blob,) = result.contents
-    assert isinstance(blob, types.BlobResourceContents)
-    return blob
-
-
 async def data(connected: Client, params: dict[str, Any]) -> bytes:
-    return base64.b64decode((await contents(connected, params)).blob, validate=True)
+    return base64.b64decode((await read_blob(connected, params)).blob, validate=True)
 
 
 def in_uri(start: int, end: int) -> dict[str, Any]:
@@ -101,22 +78,22 @@ async def test_each_form_reads_the_same_bytes_and_ends_with_an_empty_blob(
     sources: dict[str, Any] = {"path": tmp_path / "song.mp3", "bytes": SONG, "callable": read}
     server = SERVERS[kind]()
     ranged_resource(server, URI, sources[source], mime_type="audio/mpeg")
-    async with client(server, mode) as connected:
+    async with Client(server, mode=mode) as connected:
         for form in (in_uri, in_arguments, in_meta):
             got = b""
             while page := await data(connected, form(len(got), len(got) + 4000)):
                 got += page
             assert got == SONG
-            past = await contents(connected, form(len(SONG) + 5, len(SONG) + 6))
+            past = await read_blob(connected, form(len(SONG) + 5, len(SONG) + 6))
             assert (past.blob, (past.meta or {})[OFFSET_META]) == ("", len(SONG) + 5)
-        whole = await contents(connected, {"uri": URI})
+        whole = await read_blob(connected, {"uri": URI})
         assert (base64.b64decode(whole.blob), (whole.meta or {})[OFFSET_META]) == (SONG, 0)
 
 
 async def test_the_server_s_own_resources_stay_and_this_one_is_listed_with_them() -> None:
     server = with_own_resources()
     ranged_resource(server, URI, SONG, title="A song", mime_type="audio/mpeg")
-    async with client(server) as connected:
+    async with Client(server) as connected:
         resources = {str(each.uri): each for each in (await connected.list_resources()).resources}
         templates = (await connected.list_resource_templates()).resource_templates
         (today,) = (await connected.read_resource("notes://today")).contents
@@ -135,7 +112,7 @@ async def test_a_file_that_is_missing_is_listed_without_its_size_and_hides_no_ot
     ranged_resource(server, "a://gone.mp3", path, title="Gone")
     ranged_resource(server, URI, SONG)
     path.unlink()
-    async with client(server) as connected:
+    async with Client(server) as connected:
         _, gone, song = (await connected.list_resources()).resources
     assert (gone.uri, gone.name, gone.title) == ("a://gone.mp3", "gone.mp3", "Gone")
     assert (gone.mime_type, gone.size) == ("audio/mpeg", None)
@@ -160,7 +137,7 @@ async def test_the_template_ends_with_start_and_end(uri: str, template: str) -> 
     server = Server("bare")
     added = ranged_resource(server, uri, read)
     assert added.template == template
-    async with client(server) as connected:
+    async with Client(server) as connected:
         (listed,) = (await connected.list_resource_templates()).resource_templates
         wanted = added.expand(id="x") if added.variables else uri
         asked = {"uri": wanted, "arguments": {"start": 0, "end": 100}}
@@ -178,17 +155,17 @@ async def test_a_family_gives_its_variables_to_the_callable_wherever_they_stand(
 
     server = Server("bare")
     ranged_resource(server, "web://page{?url,lang}", read)
-    async with client(server) as connected:
-        page = await contents(
+    async with Client(server) as connected:
+        page = await read_blob(
             connected, {"uri": "web://page?url=http%3A%2F%2Fx%2F%3Fa&lang=de&start=2&end=5"}
         )
-        await contents(connected, {"uri": "web://page", "arguments": {"url": "y", "start": 0, "end": 5}})
+        await read_blob(connected, {"uri": "web://page", "arguments": {"url": "y", "start": 0, "end": 5}})
         with pytest.raises(
             MCPError, match=r"url is missing; expected lang \(a string\), url \(a string\), start"
         ):
-            await contents(connected, {"uri": "web://page?start=0&end=5"})
+            await read_blob(connected, {"uri": "web://page?start=0&end=5"})
         with pytest.raises(MCPError, match="url is 7"):
-            await contents(connected, {"uri": "web://page", "arguments": {"url": 7, "start": 0, "end": 5}})
+            await read_blob(connected, {"uri": "web://page", "arguments": {"url": 7, "start": 0, "end": 5}})
         assert (await connected.list_resources()).resources == []
     assert seen == [{"url": "http://x/?a", "lang": "de"}, {"url": "y", "lang": "en"}]
     assert (base64.b64decode(page.blob), page.mime_type) == (b"234", "text/plain")
@@ -209,7 +186,7 @@ async def test_a_variable_beside_the_uri_never_reads_another_resource_than_the_u
 
     server = Server("bare")
     ranged_resource(server, "music://{id}", read)
-    async with client(server) as connected:
+    async with Client(server) as connected:
         for other in ("private", None):
             with pytest.raises(MCPError, match=f"id is {other!r}, and 'public' in the URI") as caught:
                 await data(connected, ask(other))
@@ -220,7 +197,7 @@ async def test_a_variable_beside_the_uri_never_reads_another_resource_than_the_u
 async def test_a_long_range_is_answered_with_its_first_bytes() -> None:
     server = Server("bare")
     ranged_resource(server, URI, SONG, page_bytes=1000)
-    async with client(server) as connected:
+    async with Client(server) as connected:
         assert await data(connected, in_uri(100, 2**40)) == SONG[100:1100]
 
 
@@ -233,7 +210,7 @@ async def test_a_read_without_a_range_is_the_whole_or_an_error_but_never_a_part(
     size = len(SONG) if knows_size else None
     ranged_resource(server, "a://fits", read, size_bytes=size, whole_bytes=len(SONG))
     ranged_resource(server, "a://long", read, size_bytes=size, whole_bytes=len(SONG) - 1)
-    async with client(server) as connected:
+    async with Client(server) as connected:
         assert await data(connected, {"uri": "a://fits"}) == SONG
         with pytest.raises(
             MCPError, match=f"more than {len(SONG) - 1} bytes, and no range was given"
@@ -252,7 +229,7 @@ async def test_a_source_that_ends_before_its_size_is_never_returned_as_the_whole
 
     server = Server("bare")
     ranged_resource(server, URI, read)
-    async with client(server) as connected:
+    async with Client(server) as connected:
         with pytest.raises(MCPError, match="it has 2000 bytes and ended after 1500") as caught:
             await data(connected, {"uri": URI})
     assert caught.value.code == types.INTERNAL_ERROR
@@ -267,7 +244,7 @@ async def test_a_read_of_the_whole_never_joins_two_versions() -> None:
 
     server = Server("bare")
     ranged_resource(server, URI, read)
-    async with client(server) as connected:
+    async with Client(server) as connected:
         with pytest.raises(MCPError, match="it changed while it was read"):
             await data(connected, {"uri": URI})
 
@@ -289,7 +266,7 @@ async def test_an_invalid_range_is_invalid_params_and_says_what_was_expected(
 ) -> None:
     server = Server("bare")
     ranged_resource(server, URI, SONG)
-    async with client(server) as connected:
+    async with Client(server) as connected:
         with pytest.raises(MCPError, match=word) as caught:
             await data(connected, params)
     assert caught.value.code == -32602
@@ -302,7 +279,7 @@ async def test_another_uri_is_an_unknown_resource_that_names_the_known_ones(
     server = Server("bare")
     ranged_resource(server, URI, SONG)
     ranged_resource(server, "a://b", SONG)
-    async with client(server, mode) as connected:
+    async with Client(server, mode=mode) as connected:
         with pytest.raises(MCPError, match=r"song\.mp3\{\?start,end\}, a://b") as caught:
             await data(connected, {"uri": "a://c"})
     assert caught.value.code == code
@@ -315,14 +292,14 @@ async def test_a_file_that_is_replaced_has_another_version_and_its_page_is_of_on
     path.write_bytes(b"a" * 1000)
     server = Server("bare")
     ranged_resource(server, URI, path)
-    async with client(server) as connected:
-        before = await contents(connected, in_uri(0, 10))
+    async with Client(server) as connected:
+        before = await read_blob(connected, in_uri(0, 10))
         (tmp_path / "new").write_bytes(b"b" * 2000)
         (tmp_path / "new").replace(path)
-        after = await contents(connected, in_uri(0, 10))
+        after = await read_blob(connected, in_uri(0, 10))
         path.unlink()
         with pytest.raises(MCPError, match="reading failed: No such file"):
-            await contents(connected, in_uri(0, 10))
+            await read_blob(connected, in_uri(0, 10))
     assert before.meta is not None
     assert after.meta is not None
     assert before.meta[ETAG_META] != after.meta[ETAG_META]
@@ -403,7 +380,7 @@ async def test_in_process_there_is_no_http_side_so_the_file_form_is_not_offered(
 
     server = Server("bare")
     ranged_resource(server, URI, SONG, files=FileDownloads())
-    async with client(server, mode) as connected:
+    async with Client(server, mode=mode) as connected:
         request = Authorize(params=AuthorizeParams(uri=URI))
         with pytest.raises(MCPError, match="expected a connection over HTTP") as caught:
             await connected.session.send_request(request, types.EmptyResult)

@@ -31,6 +31,7 @@ from playhead.servers.template.metrics import Metrics
 from playhead.servers.template.resources import Resources, ShippedPages
 from playhead.servers.template.serve import Pager, TemplateServer, open_template_server, serve
 from playhead.servers.template.tools import Arguments, TemplateTool
+from tests.servers.loopback import started
 
 
 @asynccontextmanager
@@ -39,12 +40,10 @@ async def served(
 ) -> AsyncIterator[tuple[str, httpx2.AsyncClient]]:
     """A running server: its URL, and a client whose paths begin there."""
     given = TemplateServerOptions(port=0, **{"transport": "http", **options})
-    async with trio.open_nursery() as nursery:
-        url = await nursery.start(partial(serve, given, shutdown=shutdown))
+    async with started(serve, given, shutdown=shutdown) as url:
         base = url.removesuffix("/mcp").replace("ws", "http", 1) if url.startswith("ws") else url[:-4]
         async with httpx2.AsyncClient(base_url=base) as http:
             yield url, http
-        nursery.cancel_scope.cancel()
 
 
 # --- the endpoints ------------------------------------------------------------------------------------
@@ -288,16 +287,12 @@ async def test_over_tls_the_url_is_https_and_the_server_is_reached(tmp_path: Pat
     authority = trustme.CA()
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
     given = TemplateServerOptions(port=0, transport="ws", tls_certificate=tmp_path / "both.pem")
-    async with trio.open_nursery() as nursery:
-        url = await nursery.start(serve, given)
+    trusted = ssl.create_default_context()
+    authority.configure_trust(trusted)
+    async with started(serve, given) as url, httpx2.AsyncClient(verify=trusted) as http:
         assert url.startswith("wss://127.0.0.1:")
-        trusted = ssl.create_default_context()
-        authority.configure_trust(trusted)
-        async with httpx2.AsyncClient(verify=trusted) as http:
-            assert (
-                await http.get(url.replace("wss", "https", 1).replace("/mcp", "/health"))
-            ).status_code == 200
-        nursery.cancel_scope.cancel()
+        health = url.replace("wss", "https", 1).replace("/mcp", "/health")
+        assert (await http.get(health)).status_code == 200
 
 
 @pytest.mark.parametrize(

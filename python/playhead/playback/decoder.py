@@ -54,6 +54,8 @@ follow, and two steps."""
 SEARCH_BYTES = {AudioFormat.MP3: 512 * 1024}
 """Limit of the search for the first audio. MPEG audio has almost no signature, so noise and error pages must
 end here."""
+WAVE_HEAD_BYTES = 4096
+"""Bytes of a WAV in which to look for the size of its data: as many as its first audio needs."""
 WAVE_FORMAT_BYTES = 1 << 16
 """Bytes of a WAV in which to look for its format, if it is not at the very beginning: broadcast recorders
 write chunks of a few kilobytes before it."""
@@ -211,9 +213,15 @@ class MiniaudioDecoder:
         self._encoding, make_locator = _ENCODINGS[identity.format]
         self._locator = make_locator()
         self._locator.feed(0, head)
+        if isinstance(self._locator, WavLocator):
+            self._locator.feed(0, source.peek(WAVE_HEAD_BYTES))
         if self._locator.sample is None:
             self._locator.feed(0, source.peek(WAVE_FORMAT_BYTES))
         self._sample = self._locator.sample or SampleFormat.F32  # holds whatever it is
+        if isinstance(self._locator, WavLocator) and self._locator.is_endless:
+            # miniaudio would look for the end first, and fail.
+            landing = self._locator.locate(0, source, bytes_per_frame=0.0)
+            source.restart(landing.offset, landing.prefix)
         source.on_read = self._locator.feed
         result = self._start()
         if result != _lib.MA_SUCCESS:

@@ -938,6 +938,10 @@ class VorbisStream:
         first logical stream state it; None before that frame."""
 
     @property
+    def has_ended(self) -> bool:
+        """The last page of the newest logical stream was decoded."""
+
+    @property
     def decoded(self) -> tuple[int, int]:
         """Bytes of the packets that were decoded since the beginning or the last `restart`, and their frames:
         those returned, and those of the same page."""

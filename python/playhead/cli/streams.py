@@ -159,7 +159,7 @@ def play(
         heard = report.get("position_seconds", 0.0)
         assert isinstance(heard, float)
         terminal.say(f"played {clock(heard)}, underruns {report['underruns']}", style="green")
-        return EXIT_DONE
+        return EXIT_FAILED if report["truncated"] else EXIT_DONE
 
     run_command(command, json_output=flags.json_output, deadline=flags.deadline)
 

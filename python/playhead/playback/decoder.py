@@ -94,6 +94,11 @@ class PcmDecoder(Protocol):
         """False after a seek to a place that the format only lets one estimate."""
         ...
 
+    @property
+    def lacks_end(self) -> bool:
+        """After the end: the container marks its end, and the stream has no such mark."""
+        ...
+
     def read(self) -> Buffer:
         """Return the next piece of PCM, whole frames, valid until the next call; empty at the end.
 
@@ -204,6 +209,8 @@ class MiniaudioDecoder:
 
     A seek starts it anew where its locator says, and drops all audio before the wanted frame.
     """
+
+    lacks_end = False
 
     def __init__(self, source: DecoderSource, identity: Identified, *, head: bytes) -> None:
         self._source = source
@@ -326,6 +333,8 @@ class MiniaudioDecoder:
         self._source.audio_began()
         while self.position_frames < frame and self._read(min(frame - self.position_frames, PIECE_FRAMES)):
             pass
+        if self.position_frames == landing.frame:
+            self.position_frames = frame  # nothing is there, which does not tell where the end is
         self.position_frames = max(0, self.position_frames)
         self._byte_rate = ByteRate(rate, lookahead_bytes=self._lookahead_bytes)
         self._started_bytes, self._started_frames = self._source.read_bytes, self.position_frames
@@ -348,6 +357,8 @@ class MiniaudioDecoder:
 
 class RawPcmDecoder:
     """Samples without a header; only their byte order may change."""
+
+    lacks_end = False
 
     def __init__(self, source: DecoderSource, raw: RawPcm, *, size_bytes: int | None) -> None:
         self.format = raw.format

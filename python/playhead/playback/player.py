@@ -345,11 +345,12 @@ class Player:
                     self._announcement = None
                     self._controller.set_duck(ANNOUNCEMENT, 1.0, ramp_seconds=release_seconds)
 
-    async def seek(self, seconds: float) -> None:
-        """Continue the current item at `seconds`, paused or not; returns once the new audio comes next.
+    async def seek(self, seconds: float) -> bool:
+        """Continue the current item at `seconds`, paused or not; returns once the new audio comes next, or
+        False if the item ends before that time: then it is over.
 
         Exact to the sample where the format states times and where it was read before, otherwise as
-        `PlayerState.position_is_exact` says. Past the end is the end. The audio fades out and in, 5 ms each.
+        `PlayerState.position_is_exact` says. The audio fades out and in, 5 ms each.
         A later seek replaces one that is under way.
 
         Raises `SeekError` if nothing plays or the item cannot be sought, and it plays on; `UsageError` for a
@@ -360,17 +361,18 @@ class Player:
         item = self._controller.item
         if item is None or not self._controller.active:
             raise SeekError("expected an item that plays, got none; call `play` first")
-        await item.seek(seconds)
+        is_inside = await item.seek(seconds)
         self._events.send(StateChange(state=self.snapshot()))
+        return is_inside
 
-    async def seek_by(self, seconds: float) -> None:
+    async def seek_by(self, seconds: float) -> bool:
         """Seek by `seconds`, forward or (negative) back, but not before the beginning; see `seek`.
 
         Counts from where a seek that is under way leads, so that two calls go twice as far.
         """
         item = self._controller.item
         begin = 0.0 if item is None else item.position_seconds
-        await self.seek(max(0.0, begin + seconds))
+        return await self.seek(max(0.0, begin + seconds))
 
     def set_volume(self, volume: int) -> None:
         """Set the volume of this item and the next ones, from 0 (silent) to 100 (samples unchanged, bit for

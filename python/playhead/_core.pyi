@@ -475,6 +475,10 @@ class Playout:
         """Times that the audio ran dry and continued, counted when it continues."""
 
     @property
+    def device_underruns(self) -> int:
+        """Drop-outs of the device: calls so late that it had played all the audio it held."""
+
+    @property
     def first_audio_age_seconds(self) -> float | None:
         """Seconds since the sink took the first frame; None before that."""
 
@@ -607,6 +611,13 @@ class DeviceCallback:
 
         Raises:
             UsageError: It plays one already (yours).
+        """
+
+    def set_depth(self, seconds: float) -> None:
+        """Set how much audio the device holds after a call. The playout counts the calls that are later.
+
+        Raises:
+            UsageError: `seconds` is negative or not finite (yours).
         """
 
     def run(self, *, period_frames: int, rate_hz: int) -> None:

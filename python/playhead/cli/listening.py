@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from playhead.playback import Player, PlayerEvent, PlayerState, Sink
+    from playhead.playback.pcm_buffer import Latency
     from playhead.stream.options import StreamEvent, StreamOptions, StreamStatistics
 
 
@@ -60,6 +61,7 @@ async def listen(
     start_seconds: float = 0.0,
     rate_hz: int | None = None,
     channels: int | None = None,
+    latency: Latency = "deep",
 ) -> bool:
     """Play `media` into `sink` to its end; the report is filled even when it fails or is interrupted.
 
@@ -69,7 +71,7 @@ async def listen(
     from playhead.playback import Player
 
     watched = WatchedMedia(media, options=options)
-    player = Player(sink, rate_hz=rate_hz, channels=channels)
+    player = Player(sink, rate_hz=rate_hz, channels=channels, latency=latency)
     async with player, player_keys(player, terminal) as keys:
         try:
             view = partial(_view, player, [watched])
@@ -321,6 +323,7 @@ def player_report(state: PlayerState) -> dict[str, object]:
     return {
         "first_audio_ms": _milliseconds(state.first_audio_seconds),
         "underruns": state.underruns,
+        "device_underruns": state.device_underruns,
         "position_seconds": round(state.position_seconds, 3),
         "truncated": state.truncated,
     }

@@ -22,7 +22,7 @@ from playhead.errors import ClosedError, SeekError
 from playhead.playback.conversion import convert_decoder
 from playhead.playback.decoder import PcmDecoder, naming, open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.pcm_buffer import DECODED_SECONDS, BufferPhase, PcmBuffer
+from playhead.playback.pcm_buffer import DECODED_SECONDS, BufferPhase, Latency, PcmBuffer
 from playhead.playback.state import (
     ACTIVE_PHASES,
     ITEM_ERRORS,
@@ -60,6 +60,7 @@ class Controls:
 
     gain: float
     output_latency_seconds: float
+    latency: Latency
     rate_hz: int | None
     channels: int | None
     ducks: dict[str, float] = field(default_factory=dict)
@@ -245,6 +246,7 @@ class Item:
             truncated=decoding is not None and decoding.is_truncated,
             buffered_seconds=0.0 if buffer.closed else buffer.buffered_seconds,
             underruns=buffer.underruns,
+            device_underruns=buffer.device_underruns,
             # Without a gap before it, the sink takes the first frame a moment before the start is reported.
             first_audio_seconds=None if begun_at is None else max(0.0, begun_at - self._started_at),
             stream_bytes_per_second=None if decoding is None else decoding.bytes_per_second,
@@ -347,6 +349,7 @@ class Item:
             token=self._token,
             gain=self._controls.gain,
             output_latency_seconds=self._controls.output_latency_seconds,
+            latency=self._controls.latency,
             on_change=self._changed,
         )
         self._duration_seconds = decoder.duration_seconds

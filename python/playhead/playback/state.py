@@ -69,6 +69,8 @@ class PlayerState:
     underruns: int = 0
     """Stalls: times that the audio ran dry and continued, of any length. A wait before the start, or just
     before the end, does not count. A sink that is not paced by a device has none."""
+    device_underruns: int = 0
+    """Drop-outs of the sound device: times that a busy machine let it play all the audio that it held."""
     first_audio_seconds: float | None = None
     """Time from the item's start (for the first one, from `play()`) to its first frame at the sink; None
     before it."""

@@ -130,8 +130,8 @@ async def test_a_seek_past_the_end_goes_on_with_the_next_item() -> None:
         with trio.fail_after(10):
             async for event in events:
                 if isinstance(event, ItemEnd):
-                    break
-        assert (event.index, event.stopped, event.finding) == (0, False, None)
+                    assert (event.index, event.stopped, event.finding) == (0, False, None)
+                    return
 
 
 async def test_the_model_is_told_that_a_seek_past_the_end_ended_the_item(tmp_path: Path) -> None:

@@ -826,3 +826,47 @@ fn a_clock_in_place_of_a_device_keeps_its_schedule_and_makes_up_for_at_most_thre
     }
     assert_eq!((made_up, due), (3, ms(1040)), "the device paused meanwhile");
 }
+
+#[test]
+fn a_device_that_calls_later_than_what_it_holds_has_dropped_out() {
+    let ms = Duration::from_millis;
+    let (pipe, playout) = playout(0);
+    let output = Output::default();
+    output.set_depth(ms(100));
+    output.play(Arc::clone(&playout));
+    write(&pipe, &[1; 1000]);
+    playout.release();
+    let mut out = vec![0; 2 * 40];
+    let mut now = ms(5000);
+    let mut call_after = |wait: u64| {
+        now += ms(wait);
+        let is_news = output.call(&mut out, now);
+        (is_news, playout.device_underruns())
+    };
+    for wait in [0, 0, 0, 40, 40, 95, 0, 40] {
+        assert_eq!(call_after(wait).1, 0, "in time, if barely");
+    }
+    assert_eq!(call_after(110), (true, 1), "its owner is told");
+    for wait in [0, 0, 40, 40] {
+        assert_eq!(call_after(wait), (false, 1), "full again");
+    }
+    for _ in 0..8 {
+        assert_eq!(call_after(44).1, 1, "a clock that is slower than ours");
+    }
+    playout.set_paused(true);
+    call_after(40);
+    assert_eq!(call_after(500).1, 1, "silence has no drop-outs");
+    let (pipe, uncounted) = self::playout(0);
+    write(&pipe, &[1; 1000]);
+    uncounted.release();
+    let output = Output::default();
+    output.play(Arc::clone(&uncounted));
+    for at in [0, 500, 1000] {
+        output.call(&mut out, ms(at));
+    }
+    assert_eq!(
+        uncounted.device_underruns(),
+        0,
+        "a clock in place of a device"
+    );
+}

@@ -475,6 +475,10 @@ class Playout:
         """Times that the audio ran dry and continued, counted when it continues."""
 
     @property
+    def device_underruns(self) -> int:
+        """Drop-outs of the device: calls so late that it had played all the audio it held."""
+
+    @property
     def first_audio_age_seconds(self) -> float | None:
         """Seconds since the sink took the first frame; None before that."""
 
@@ -607,6 +611,13 @@ class DeviceCallback:
 
         Raises:
             UsageError: It plays one already (yours).
+        """
+
+    def set_depth(self, seconds: float) -> None:
+        """Set how much audio the device holds after a call. The playout counts the calls that are later.
+
+        Raises:
+            UsageError: `seconds` is negative or not finite (yours).
         """
 
     def run(self, *, period_frames: int, rate_hz: int) -> None:
@@ -936,6 +947,10 @@ class VorbisStream:
     def start(self) -> int | None:
         """Time of the first frame since the beginning or the last `restart`, in frames as the pages of the
         first logical stream state it; None before that frame."""
+
+    @property
+    def has_ended(self) -> bool:
+        """The last page of the newest logical stream was decoded."""
 
     @property
     def decoded(self) -> tuple[int, int]:

@@ -27,7 +27,7 @@ use pyo3::prelude::*;
 use crate::error::{of_system, usage};
 use crate::lock::lock;
 use crate::pipe::Exception;
-use crate::playout::{PyPlayout, now};
+use crate::playout::{PyPlayout, duration, now};
 use crate::wake::FdWake;
 
 /// The object that `pUserData` points to.
@@ -163,6 +163,11 @@ impl PyDeviceCallback {
             "play: expected a new DeviceCallback, got one that plays; make one per device"
                 .to_owned(),
         ))
+    }
+
+    fn set_depth(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        self.target.output.set_depth(duration(py, seconds)?);
+        Ok(())
     }
 
     #[pyo3(signature = (*, period_frames, rate_hz))]

@@ -21,6 +21,12 @@ pub fn now() -> Duration {
     EPOCH.get().map_or(Duration::ZERO, Instant::elapsed)
 }
 
+/// `seconds` of an argument.
+pub fn duration(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| usage(py, format!("seconds: expected 0.0 or more, got {seconds}")))
+}
+
 #[pyclass(name = "Playout", module = "playhead._core", frozen)]
 pub struct PyPlayout {
     pub playout: Arc<Playout<FdWake, Exception>>,
@@ -125,6 +131,11 @@ impl PyPlayout {
     }
 
     #[getter]
+    fn device_underruns(&self) -> u64 {
+        self.playout.device_underruns()
+    }
+
+    #[getter]
     fn first_audio_age_seconds(&self) -> Option<f64> {
         let first_audio = self.playout.first_audio()?;
         Some(now().saturating_sub(first_audio).as_secs_f64())
@@ -166,9 +177,7 @@ impl PyPlayout {
     }
 
     fn set_delay(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
-        let delay = Duration::try_from_secs_f64(seconds)
-            .map_err(|_| usage(py, format!("seconds: expected 0.0 or more, got {seconds}")))?;
-        self.playout.set_delay(delay);
+        self.playout.set_delay(duration(py, seconds)?);
         Ok(())
     }
 

@@ -57,6 +57,11 @@ impl VorbisStream {
     }
 
     #[getter]
+    fn has_ended(&self) -> bool {
+        lock(&self.0).has_ended()
+    }
+
+    #[getter]
     fn page_bytes(&self) -> usize {
         lock(&self.0).page_bytes()
     }

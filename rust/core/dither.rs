@@ -10,6 +10,10 @@
 /// Full scale of a 16-bit sample.
 const SCALE: f32 = 32768.0;
 
+/// Added and subtracted, it rounds to an integer, ties to even, what is near 16 bits. `round_ties_even` is a call per
+/// sample where SSE 4.1 may be missing: a third of the time that a conversion took.
+const TO_INTEGER: f32 = 12_582_912.0;
+
 /// Multiplier and increment of Knuth's generator (MMIX); its upper 32 bits are used.
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 const INCREMENT: u64 = 1_442_695_040_888_963_407;
@@ -39,7 +43,7 @@ impl Dither {
             *sample = if f32::from(plain) == exact {
                 plain
             } else {
-                (exact + wide as f32 / 65536.0).round_ties_even() as i16
+                (exact + wide as f32 / 65536.0 + TO_INTEGER - TO_INTEGER) as i16
             }
             .to_ne_bytes();
         }

@@ -203,6 +203,7 @@ pub struct Playout<W, E> {
     frames: Counter,
     position: Counter,
     underruns: Counter,
+    device_underruns: Counter,
     /// Nanoseconds; see [`Self::first_audio`].
     first_audio: Counter,
     heard: Heard,
@@ -236,6 +237,7 @@ impl<W: Wake, E> Playout<W, E> {
             frames: Counter::new(0),
             position: Counter::new(0),
             underruns: Counter::new(0),
+            device_underruns: Counter::new(0),
             first_audio: Counter::new(NEVER),
             heard: Heard::new(settings.rate_hz),
             next: OnceLock::new(),
@@ -297,6 +299,12 @@ impl<W: Wake, E> Playout<W, E> {
     #[must_use]
     pub fn underruns(&self) -> u64 {
         self.underruns.load(Relaxed)
+    }
+
+    /// Drop-outs of the device: calls so late that it had played all the audio it held.
+    #[must_use]
+    pub fn device_underruns(&self) -> u64 {
+        self.device_underruns.load(Relaxed)
     }
 
     /// The `now` of the call that took the first frame.

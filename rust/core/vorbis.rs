@@ -197,6 +197,12 @@ impl Vorbis {
         (self.packet_bytes, self.frames)
     }
 
+    /// The last page of the newest logical stream was read.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.phase == Phase::Begin
+    }
+
     /// The size of the newest page.
     #[must_use]
     pub fn page_bytes(&self) -> usize {

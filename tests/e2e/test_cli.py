@@ -135,6 +135,18 @@ def test_a_start_that_cannot_be_is_an_error(tmp_path: Path) -> None:
     assert "is over" not in done.stderr, "the reason is that it is not music"
     done = playhead("play", DATA / "chord.wav", "--sink", "null", "--start", "soon")
     assert (done.code, "--start: expected a time such as 90 or 1:30" in done.stderr) == (2, True)
+    done = playhead("play", DATA / "chord.wav", "--sink", "null", "--start", "9")
+    assert (done.code, done.stdout) == (1, b"")
+    assert "--start: expected a time before the end of 'chord' at 2.0 s, got 9 s" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["chord.wav", "chord.flac", "chord.ogg", "gapless.mp3"])
+def test_play_of_a_file_that_is_cut_short_says_so(name: str, tmp_path: Path) -> None:
+    data = (DATA / name).read_bytes()
+    (path := tmp_path / name).write_bytes(data[: len(data) // 2])
+    done = playhead("play", path, "--sink", "null", "--json")
+    assert (done.code, done.json["truncated"], done.json["error"]) == (1, True, None)
+    assert f"{path.stem}: ended at {done.json['position_seconds']:.1f}" in done.stderr
 
 
 @pytest.mark.parametrize(("sink", "frame_bytes"), [("frames", {1920}), ("frames+opus", None)])

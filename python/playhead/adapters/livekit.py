@@ -44,6 +44,9 @@ class LiveKitSink(FramesSink):
     Each queue is one `BackgroundAudioPlayer.play`. Before its `start` an item fails with `UsageError`.
     """
 
+    output_latency_seconds = 0.2
+    """LiveKit's mixer holds this much."""
+
     def __init__(self, background: BackgroundAudioPlayer, portal: AsyncioPortal) -> None:
         super().__init__(self._deliver_event, frame_ms=FRAME_MS, rate_hz=RATE_HZ, channels=1)
         self._background = background

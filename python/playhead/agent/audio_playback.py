@@ -107,7 +107,7 @@ class AudioPlayback:
         async for event in events:
             match event:
                 case ItemEnd():
-                    await self._end(event.title, None, emit)
+                    await self._end(event.title, None, emit, finding=event.finding)
                 case ItemError():
                     await self._end(event.title, str(event.error), emit)
                 case ItemWaiting() if self._due[event.title]:
@@ -128,9 +128,9 @@ class AudioPlayback:
                 case _:
                     assert_never(event)
 
-    async def _end(self, title: str, error: str | None, emit: Emit) -> None:
+    async def _end(self, title: str, error: str | None, emit: Emit, *, finding: str | None = None) -> None:
         if not self._due[title]:
             return  # from an earlier turn
         self._due[title] -= 1
-        ended: Event = AudioEnd(round=self._round, title=title, error=error)
+        ended: Event = AudioEnd(round=self._round, title=title, error=error, finding=finding)
         await emit(ended)

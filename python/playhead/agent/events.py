@@ -186,11 +186,13 @@ class AudioStart(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioEnd(_Event):
-    """The audio ended; `error` gives the reason if it failed."""
+    """The audio ended; `error` gives the reason if it failed. `finding`: the file is cut short, such as
+    "ended at 5.2 of 12.0 s"."""
 
     type: ClassVar[str] = "audio_end"
     title: str
     error: str | None = None
+    finding: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from playhead.playback import Player, PlayerEvent, PlayerState, Sink
+    from playhead.playback.pcm_buffer import Latency
     from playhead.stream.options import StreamEvent, StreamOptions, StreamStatistics
 
 
@@ -60,6 +61,7 @@ async def listen(
     start_seconds: float = 0.0,
     rate_hz: int | None = None,
     channels: int | None = None,
+    latency: Latency = "deep",
 ) -> bool:
     """Play `media` into `sink` to its end; the report is filled even when it fails or is interrupted.
 
@@ -69,7 +71,7 @@ async def listen(
     from playhead.playback import Player
 
     watched = WatchedMedia(media, options=options)
-    player = Player(sink, rate_hz=rate_hz, channels=channels)
+    player = Player(sink, rate_hz=rate_hz, channels=channels, latency=latency)
     async with player, player_keys(player, terminal) as keys:
         try:
             view = partial(_view, player, [watched])
@@ -80,7 +82,10 @@ async def listen(
             if (seen := watched.statistics()) is not None:
                 report |= stream_report(seen)
                 warn_of_server(seen, terminal)
-            report |= player_report(player.snapshot())
+            now = player.snapshot()
+            report |= player_report(now)
+            if now.finding is not None:
+                terminal.warn(f"{escape_line(media.title)}: {now.finding}")
     return keys.is_untouched
 
 
@@ -92,10 +97,19 @@ async def _play_from(player: Player, media: Playable, start_seconds: float) -> N
     player.hold("seek")
     await player.play(media)
     try:
-        await player.seek(start_seconds)
+        is_inside = await player.seek(start_seconds)
     except SeekError:
         if player.snapshot().format is not None:  # else it failed, and `wait_finished` says why
             raise
+    else:
+        if not is_inside:
+            now = player.snapshot()
+            # A decoder that has met the end stays there.
+            end = now.position_seconds if now.position_is_exact else start_seconds
+            at = f" at {end:.1f} s" if end < start_seconds else ""
+            raise SeekError(
+                f"--start: expected a time before the end of {media.title!r}{at}, got {start_seconds:g} s"
+            )
     player.release("seek")
 
 
@@ -164,6 +178,9 @@ async def _tell(
             case ItemEnd():
                 played = round(event.frames / rate_hz, 3)
                 heard[event.index] |= {"stopped": event.stopped, "position_seconds": played}
+                if event.finding is not None:
+                    heard[event.index]["truncated"] = True
+                    terminal.warn(f"{escape_line(event.title)}: {event.finding}")
             case ItemError(error=error):
                 message = message_of(error)
                 heard[event.index]["error"] = {"type": type(error).__name__, "message": message}
@@ -306,5 +323,7 @@ def player_report(state: PlayerState) -> dict[str, object]:
     return {
         "first_audio_ms": _milliseconds(state.first_audio_seconds),
         "underruns": state.underruns,
+        "device_underruns": state.device_underruns,
         "position_seconds": round(state.position_seconds, 3),
+        "truncated": state.truncated,
     }

@@ -10,7 +10,7 @@ from functools import partial
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec, cast, get_type_hints
 
 import trio
 import typer
@@ -112,6 +112,10 @@ def play(
         int | None,
         typer.Option("--channels", min=1, max=32, metavar="N", help="Convert to this number of channels."),
     ] = None,
+    latency: Annotated[
+        Literal["deep", "low"],
+        typer.Option("--latency", help="How much the audio device holds: low is 60 ms, and may drop out."),
+    ] = "deep",
 ) -> None:
     """Play a resource while it is still arriving, or a local file.
 
@@ -126,7 +130,7 @@ def play(
     start_seconds = 0.0 if start is None else seconds_of(start)
     if start_seconds is None:
         raise UsageError(f"--start: expected a time such as 90 or 1:30, got {start!r}")
-    playing = partial(listen, start_seconds=start_seconds, rate_hz=rate, channels=channels)
+    playing = partial(listen, start_seconds=start_seconds, rate_hz=rate, channels=channels, latency=latency)
     if what is None and not Path(server).is_file():
         problem = "is a directory" if Path(server).exists() else "no such file"
         raise UsageError(
@@ -158,8 +162,9 @@ def play(
             report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
         heard = report.get("position_seconds", 0.0)
         assert isinstance(heard, float)
-        terminal.say(f"played {clock(heard)}, underruns {report['underruns']}", style="green")
-        return EXIT_DONE
+        drops = f", drop-outs of the device {count}" if (count := report["device_underruns"]) else ""
+        terminal.say(f"played {clock(heard)}, underruns {report['underruns']}{drops}", style="green")
+        return EXIT_FAILED if report["truncated"] else EXIT_DONE
 
     run_command(command, json_output=flags.json_output, deadline=flags.deadline)
 

@@ -55,6 +55,7 @@ class _Packets(ABC):
 
     duration_seconds: float | None = None
     position_is_exact = True
+    lacks_end = False
     end_frame: int | None = None
     """Padding follows from here on; None while that is not known."""
 
@@ -110,6 +111,10 @@ class AvDecoder:
         return self._packets.position_is_exact
 
     @property
+    def lacks_end(self) -> bool:
+        return self._packets.lacks_end
+
+    @property
     def bytes_per_second(self) -> float:
         return self._byte_rate.bytes_per_second
 
@@ -151,7 +156,14 @@ class AvDecoder:
             self._packets.seek(frame if end is None else min(frame, end))
             self._pending.clear()
             self._resampler = self._new_resampler()
-        self.position_frames = frame
+            reached = frame
+            while self._fill():
+                first, begin = self._pending[0]
+                if (reached := begin + first.samples) > frame:
+                    break
+                self._pending.pop(0)  # a run-up
+        # Lower if the stream ends before.
+        self.position_frames = min(frame, reached, self._packets.end_frame or frame)
         self._byte_rate = ByteRate(self.bytes_per_second)
         self._started = self._packets.taken_bytes, frame
 
@@ -234,6 +246,9 @@ class _File(io.RawIOBase):
         finally:
             if self._failure is not None:
                 raise self._failure
+
+    def is_end(self, offset: int) -> bool:
+        return offset == (self._source.offset if self._source.is_at_end else self._source.size_bytes)
 
     def read(self, size: int = -1) -> bytes:
         if self._failure is not None:
@@ -347,7 +362,13 @@ class _Container(_Packets):
             packet = next(self._demuxed, None)
         if packet is None:
             return None
-        frames = packet.decode()
+        try:
+            frames = packet.decode()
+        except av.FFmpegError:
+            if not packet.size or packet.pos is None or not self._file.is_end(packet.pos + packet.size):
+                raise
+            self.lacks_end = True  # half a packet: the file is cut short
+            return None
         self._file.is_open |= bool(frames)
         if self._pre_skip is not None and packet.pts is not None and packet.size:
             return [(frame, self._opus_place(packet, frame)) for frame in frames]
@@ -403,6 +424,7 @@ class _Ogg(_Packets):
     """Opus (RFC 7845) or FLAC in Ogg, one logical stream."""
 
     taken_bytes = 0
+    lacks_end = True
 
     def __init__(self, source: DecoderSource) -> None:
         self._source = source
@@ -451,6 +473,7 @@ class _Ogg(_Packets):
             if page.serial != self._serial:
                 continue
             self._page_bytes = page.end - page.offset
+            self.lacks_end = not page.is_last
             packets = page.packets
             if page.granule and self._begin is None:
                 self._begin = self._begin_granule(page, packets)
@@ -507,6 +530,7 @@ class _Ogg(_Packets):
         if page is not None and page.granule is not None:
             self._next = page.granule - (self._begin or 0)
             self._page()  # only what continues behind it is wanted
+            self.lacks_end = not page.is_last
         self._packets = self._read_packets()
         self._context = self._new_context()
 
@@ -554,6 +578,7 @@ class _Adts(_Packets):
         if header is None or len(data) < header.size_bytes:
             if self._source.broken is not None:
                 raise self._source.broken
+            self.lacks_end = header is not None  # half a frame
             if len(data) < ADTS_BYTES or header is not None or data[:3] in (b"TAG", b"APE"):
                 return None
             raise DecodeError(f"expected an ADTS frame, got {data.hex(' ')}: the bytes are damaged")

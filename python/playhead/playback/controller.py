@@ -32,10 +32,10 @@ ANNOUNCEMENT = "announcement"
 """The duck of `Player.announce`."""
 STOP_FADE_SECONDS = 0.03
 """Long enough not to click, and short beside the 100 ms that a stop may take."""
-STOP_SECONDS = 0.08
+STOP_SECONDS = 0.09
 """Time that `halt` waits for the network and the threads; 100 ms feel immediate. Anything not done by then
 ends by itself in the player's nursery, silently."""
-FADE_OUT_SECONDS = 0.05
+FADE_OUT_SECONDS = 0.065
 """The part of it for the fade: a period of the device until its next callback, which takes the fade."""
 
 

@@ -118,6 +118,10 @@ class ConvertedDecoder:
         return self._decoder.position_is_exact
 
     @property
+    def lacks_end(self) -> bool:
+        return self._decoder.lacks_end
+
+    @property
     def duration_seconds(self) -> float | None:
         return self._decoder.duration_seconds
 

@@ -54,6 +54,8 @@ follow, and two steps."""
 SEARCH_BYTES = {AudioFormat.MP3: 512 * 1024}
 """Limit of the search for the first audio. MPEG audio has almost no signature, so noise and error pages must
 end here."""
+WAVE_HEAD_BYTES = 4096
+"""Bytes of a WAV in which to look for the size of its data: as many as its first audio needs."""
 WAVE_FORMAT_BYTES = 1 << 16
 """Bytes of a WAV in which to look for its format, if it is not at the very beginning: broadcast recorders
 write chunks of a few kilobytes before it."""
@@ -90,6 +92,11 @@ class PcmDecoder(Protocol):
     @property
     def position_is_exact(self) -> bool:
         """False after a seek to a place that the format only lets one estimate."""
+        ...
+
+    @property
+    def lacks_end(self) -> bool:
+        """After the end: the container marks its end, and the stream has no such mark."""
         ...
 
     def read(self) -> Buffer:
@@ -203,6 +210,8 @@ class MiniaudioDecoder:
     A seek starts it anew where its locator says, and drops all audio before the wanted frame.
     """
 
+    lacks_end = False
+
     def __init__(self, source: DecoderSource, identity: Identified, *, head: bytes) -> None:
         self._source = source
         self._audio_format = identity.format
@@ -211,9 +220,15 @@ class MiniaudioDecoder:
         self._encoding, make_locator = _ENCODINGS[identity.format]
         self._locator = make_locator()
         self._locator.feed(0, head)
+        if isinstance(self._locator, WavLocator):
+            self._locator.feed(0, source.peek(WAVE_HEAD_BYTES))
         if self._locator.sample is None:
             self._locator.feed(0, source.peek(WAVE_FORMAT_BYTES))
         self._sample = self._locator.sample or SampleFormat.F32  # holds whatever it is
+        if isinstance(self._locator, WavLocator) and self._locator.is_endless:
+            # miniaudio would look for the end first, and fail.
+            landing = self._locator.locate(0, source, bytes_per_frame=0.0)
+            source.restart(landing.offset, landing.prefix)
         source.on_read = self._locator.feed
         result = self._start()
         if result != _lib.MA_SUCCESS:
@@ -318,6 +333,8 @@ class MiniaudioDecoder:
         self._source.audio_began()
         while self.position_frames < frame and self._read(min(frame - self.position_frames, PIECE_FRAMES)):
             pass
+        if self.position_frames == landing.frame:
+            self.position_frames = frame  # nothing is there, which does not tell where the end is
         self.position_frames = max(0, self.position_frames)
         self._byte_rate = ByteRate(rate, lookahead_bytes=self._lookahead_bytes)
         self._started_bytes, self._started_frames = self._source.read_bytes, self.position_frames
@@ -340,6 +357,8 @@ class MiniaudioDecoder:
 
 class RawPcmDecoder:
     """Samples without a header; only their byte order may change."""
+
+    lacks_end = False
 
     def __init__(self, source: DecoderSource, raw: RawPcm, *, size_bytes: int | None) -> None:
         self.format = raw.format

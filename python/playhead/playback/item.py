@@ -22,7 +22,7 @@ from playhead.errors import ClosedError, SeekError
 from playhead.playback.conversion import convert_decoder
 from playhead.playback.decoder import PcmDecoder, naming, open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.pcm_buffer import DECODED_SECONDS, BufferPhase, PcmBuffer
+from playhead.playback.pcm_buffer import DECODED_SECONDS, BufferPhase, Latency, PcmBuffer
 from playhead.playback.state import (
     ACTIVE_PHASES,
     ITEM_ERRORS,
@@ -47,6 +47,11 @@ from playhead.stream.source import Demand, Playable, Reader
 ENDING_SECONDS = 10.0
 """The next item is opened when this much is left: longer than a server takes to begin."""
 _OVER = "expected an item that plays, got one that is over"
+SHORT_SECONDS = 0.1
+"""A file that is shorter than its container says by less than this is whole: two frames of any codec. Some
+encoders round, or count a frame of padding."""
+SHORT_SHARE = 0.02
+"""The same part of the duration where the position is estimated: twice the error of the estimate."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +60,7 @@ class Controls:
 
     gain: float
     output_latency_seconds: float
+    latency: Latency
     rate_hz: int | None
     channels: int | None
     ducks: dict[str, float] = field(default_factory=dict)
@@ -157,7 +163,8 @@ class Item:
             self._publish(ItemError(index=index, title=title, frames=frames, error=self.error))
         elif self.phase is not ItemPhase.WITHDRAWN:
             stopped = self.phase is ItemPhase.STOPPED
-            self._publish(ItemEnd(index=index, title=title, frames=frames, stopped=stopped))
+            finding = None if stopped else self.state().finding
+            self._publish(ItemEnd(index=index, title=title, frames=frames, stopped=stopped, finding=finding))
         self._on_finished(self)
         self.buffer = self._decoding = None
 
@@ -170,8 +177,9 @@ class Item:
             self.buffer.set_paused(bool(self._controls.holds))
         self._report_demand()
 
-    async def seek(self, seconds: float) -> None:
-        """Continue at `seconds`; returns once the new audio comes next. A later seek replaces this one.
+    async def seek(self, seconds: float) -> bool:
+        """Continue at `seconds`; returns once the new audio comes next: False if none does, as the item ends
+        before. A later seek replaces this one.
 
         Raises `SeekError`, also if the item ends or is stopped first; else it plays on. Cancelled: it seeks
         all the same.
@@ -193,6 +201,7 @@ class Item:
         await request.done.wait()
         if request.error is not None:
             raise request.error
+        return not request.is_past_end
 
     @property
     def position_seconds(self) -> float:
@@ -234,8 +243,10 @@ class Item:
             position_is_exact=decoding is None or decoding.position_is_exact,
             heard_seconds=buffer.heard_seconds,
             duration_seconds=self._duration_seconds,
+            truncated=decoding is not None and decoding.is_truncated,
             buffered_seconds=0.0 if buffer.closed else buffer.buffered_seconds,
             underruns=buffer.underruns,
+            device_underruns=buffer.device_underruns,
             # Without a gap before it, the sink takes the first frame a moment before the start is reported.
             first_audio_seconds=None if begun_at is None else max(0.0, begun_at - self._started_at),
             stream_bytes_per_second=None if decoding is None else decoding.bytes_per_second,
@@ -338,6 +349,7 @@ class Item:
             token=self._token,
             gain=self._controls.gain,
             output_latency_seconds=self._controls.output_latency_seconds,
+            latency=self._controls.latency,
             on_change=self._changed,
         )
         self._duration_seconds = decoder.duration_seconds
@@ -398,9 +410,10 @@ class Item:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SeekRequest:
-    """One seek: made in the trio thread, answered there. `error` is final once `done` is set."""
+    """One seek: made in the trio thread, answered there. The answer is final once `done` is set."""
 
     seconds: float
+    is_past_end: bool = False
     error: Exception | None = None
     done: trio.Event = field(default_factory=trio.Event)
 
@@ -434,10 +447,14 @@ class DecoderThread:
         self._open: tuple[PcmDecoder, PcmBuffer] | None = None
         self._lock = threading.Lock()
         self._wanted: SeekRequest | None = None
+        self._landed: SeekRequest | None = None
+        """A seek that is done; the next piece, or the end, is its answer."""
         self._requested = trio.Event()
         self._is_over = False
         self._is_running = False
         self.position_is_exact = True
+        self.is_truncated = False
+        """Decoded to the end, and the container announces more."""
         self._last_rate: float | None = None
         self._rate_hz = rate_hz
         self._channels = channels
@@ -452,9 +469,10 @@ class DecoderThread:
     def request(self, request: SeekRequest) -> None:
         """Make the thread seek, as soon as it is not blocked. An older request counts as done."""
         with self._lock:
-            before, self._wanted = self._wanted, request
-        if before is not None:
-            before.done.set()
+            before, self._wanted, self._landed = (self._wanted, self._landed), request, None
+        for earlier in before:
+            if earlier is not None:
+                earlier.done.set()
         self._requested.set()
         if self._is_over:
             self.close()
@@ -469,8 +487,9 @@ class DecoderThread:
         """Answer every seek, pending or later, with `SeekError`. Free the decoder: now,
         or when the thread ends, which may still be in it. Idempotent."""
         self._is_over = True
-        if (wanted := self._wanted) is not None:
-            self._answer(wanted, SeekError(_OVER))
+        for pending in (self._wanted, self._landed):
+            if pending is not None:
+                self._answer(pending, SeekError(_OVER))
         self._free()
 
     @property
@@ -497,7 +516,7 @@ class DecoderThread:
         finally:
             self._is_running = False
             if self._is_over:
-                self._free()
+                self.close()
 
     def _free(self) -> None:
         with self._lock:
@@ -529,9 +548,11 @@ class DecoderThread:
     def _decode(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
         self._source.on_taken = lambda: self._release_if_enough(decoder, buffer)
         self._source.keeps_waiting = lambda: self._wanted is None
+        self.is_truncated = False
         try:
             with naming(self._media.title):
                 self._decode_rest(decoder, buffer)
+            self.is_truncated = _falls_short(decoder)
             buffer.finish()
         except Exception as error:  # whatever a reader raises must reach the sink too
             if buffer.closed and isinstance(error, ClosedError):
@@ -553,6 +574,9 @@ class DecoderThread:
                 if self._wanted is None:
                     raise
                 continue
+            if (landed := self._landed) is not None:
+                landed.is_past_end = not pcm
+                self._answer(landed)
             if not pcm:
                 return
             self._source.audio_began()
@@ -595,14 +619,19 @@ class DecoderThread:
         is_done = buffer.seek(decoder.position_frames)
         self._piece_seconds = 0.0
         self.position_is_exact = decoder.position_is_exact
-        over = SeekError("expected an item that plays, got one whose last frame was taken")
-        self._answer(wanted, None if is_done else over)
-        return is_done
+        if not is_done:
+            over = SeekError("expected an item that plays, got one whose last frame was taken")
+            self._answer(wanted, over)
+            return False
+        with self._lock:  # unless a newer one has replaced it
+            if self._wanted is wanted:
+                self._wanted, self._landed = None, wanted
+        return True
 
-    def _answer(self, request: SeekRequest, error: Exception | None) -> None:
+    def _answer(self, request: SeekRequest, error: Exception | None = None) -> None:
         with self._lock:
-            if self._wanted is request:
-                self._wanted = None
+            self._wanted = None if self._wanted is request else self._wanted
+            self._landed = None if self._landed is request else self._landed
         request.error = error
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(request.done.set)
@@ -622,3 +651,12 @@ class DecoderThread:
             return True  # the first chunk is played: nobody knows when the next follows
         least = Planner.REFILL_SECONDS if buffer.phase is BufferPhase.DRY else Planner.START_SECONDS
         return in_hand_bytes >= least * byte_rate and self._reader.can_play(in_hand_bytes, byte_rate)
+
+
+def _falls_short(decoder: PcmDecoder) -> bool:
+    """Return whether the container announces more than `decoder`, which is at its end, has decoded."""
+    end = decoder.duration_seconds
+    if decoder.lacks_end or end is None:
+        return decoder.lacks_end
+    slack = SHORT_SECONDS + (0.0 if decoder.position_is_exact else SHORT_SHARE * end)
+    return decoder.position_frames / decoder.format.rate_hz < end - slack

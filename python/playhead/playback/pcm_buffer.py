@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from weakref import ref
 
 import trio
@@ -49,6 +49,10 @@ SEEK_FADE_SECONDS = 0.005
 """Fade before and after a seek."""
 
 
+Latency: TypeAlias = Literal["deep", "low"]
+"""The device's own buffer: as deep as a busy machine needs, or shallow, so that calls are heard sooner."""
+
+
 class BufferPhase(Enum):
     FILLING = "filling"
     """Held back: not enough in hand to start."""
@@ -80,12 +84,14 @@ class PcmBuffer:
         token: trio.lowlevel.TrioToken,
         gain: float = 1.0,
         output_latency_seconds: float = 0.0,
+        latency: Latency = "deep",
         seconds: float = BUFFER_SECONDS,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`output_latency_seconds`: the delay behind the sink's own buffer; see `heard_seconds`. `seconds`
-        of audio fit, or a little more."""
+        """`output_latency_seconds`: the delay behind the sink's own buffer; see `heard_seconds`. `latency`
+        says how much a device may hold. `seconds` of audio fit, or a little more."""
         self.format = format
+        self.latency = latency
         frames = max(int(seconds * format.rate_hz), _MIN_PIPE_FRAMES) + _SPARE_FRAMES
         # A power of two, so that as much stays behind the sink as fits ahead of it: see `TakenAudio`.
         room_bytes = 1 << (frames * format.frame_bytes - 1).bit_length()
@@ -280,6 +286,11 @@ class PcmBuffer:
         """Stalls: times that the audio ran dry and continued, of any length. Running dry just before the end
         does not count. Counted when the audio continues."""
         return self.playout.underruns
+
+    @property
+    def device_underruns(self) -> int:
+        """Drop-outs of the device: times that its thread was late by more than the device held."""
+        return self.playout.device_underruns
 
     @property
     def first_audio_at(self) -> float | None:

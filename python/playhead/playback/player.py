@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 import trio
 
@@ -17,6 +17,7 @@ from playhead.errors import ClosedError, SeekError, UsageError
 from playhead.playback.controller import ANNOUNCEMENT, STOP_FADE_SECONDS, USER, PlaybackController
 from playhead.playback.conversion import check_rate_and_channels
 from playhead.playback.item import Controls
+from playhead.playback.pcm_buffer import Latency
 from playhead.playback.queue import as_items
 from playhead.playback.sinks import MixingSink, Sink
 from playhead.playback.state import OVER_PHASES, PlayerEvent, PlayerState, Repeat, StateChange, Status
@@ -45,7 +46,10 @@ class Player:
     to 384,000 Hz, 1 to 32 channels; anything else raises `UsageError`.
 
     `output_latency_seconds` is the delay behind the sink, such as a sound server's or a radio link's:
-    `PlayerState.heard_seconds` subtracts it.
+    `PlayerState.heard_seconds` subtracts it. None takes the sink's own, if it states one.
+
+    `latency="low"` lets a device hold 60 ms, so that calls are heard sooner; by default it holds twice as
+    much, which a busy machine needs. `PlayerState.device_underruns` counts its drop-outs.
 
     Any number of tasks may call it. `play`, `enqueue`, `next` and `previous` run one at a time, and one that
     still waits when `stop` is called does nothing; everything else acts immediately. After closing they raise
@@ -60,8 +64,14 @@ class Player:
         stop_on_error: bool = False,
         rate_hz: int | None = None,
         channels: int | None = None,
-        output_latency_seconds: float = 0.0,
+        output_latency_seconds: float | None = None,
+        latency: Latency = "deep",
     ) -> None:
+        self._mixing = sink if isinstance(sink, MixingSink) else MixingSink(sink)
+        if output_latency_seconds is None:
+            output_latency_seconds = self._mixing.output_latency_seconds
+        if latency not in get_args(Latency):
+            raise UsageError(f"latency: expected deep or low, got {latency!r}")
         if not 0.0 <= output_latency_seconds < math.inf:
             raise UsageError(
                 f"output_latency_seconds: expected 0.0 or more seconds, got {output_latency_seconds}"
@@ -69,7 +79,6 @@ class Player:
         check_rate_and_channels(rate_hz, channels)
         self._events = Broadcast[PlayerEvent](EVENT_CAPACITY)
         self._volume = volume
-        self._mixing = sink if isinstance(sink, MixingSink) else MixingSink(sink)
         self._announcing = trio.Lock()
         self._announcement: Player | None = None
         self._controller = PlaybackController(
@@ -77,6 +86,7 @@ class Player:
             Controls(
                 gain=gain_of(volume),
                 output_latency_seconds=output_latency_seconds,
+                latency=latency,
                 rate_hz=rate_hz,
                 channels=channels,
             ),
@@ -334,7 +344,13 @@ class Player:
         async with self._announcing:
             if self._controller.nursery is None:
                 raise ClosedError(_NOT_OPEN)
-            async with Player(self._mixing.over, volume=self._volume) as announcement:
+            controls = self._controller.controls
+            async with Player(
+                self._mixing.over,
+                volume=self._volume,
+                output_latency_seconds=controls.output_latency_seconds,
+                latency=controls.latency,
+            ) as announcement:
                 self._controller.set_duck(ANNOUNCEMENT, gain, ramp_seconds=attack_seconds)
                 self._announcement = announcement
                 try:
@@ -345,11 +361,12 @@ class Player:
                     self._announcement = None
                     self._controller.set_duck(ANNOUNCEMENT, 1.0, ramp_seconds=release_seconds)
 
-    async def seek(self, seconds: float) -> None:
-        """Continue the current item at `seconds`, paused or not; returns once the new audio comes next.
+    async def seek(self, seconds: float) -> bool:
+        """Continue the current item at `seconds`, paused or not; returns once the new audio comes next, or
+        False if the item ends before that time: then it is over.
 
         Exact to the sample where the format states times and where it was read before, otherwise as
-        `PlayerState.position_is_exact` says. Past the end is the end. The audio fades out and in, 5 ms each.
+        `PlayerState.position_is_exact` says. The audio fades out and in, 5 ms each.
         A later seek replaces one that is under way.
 
         Raises `SeekError` if nothing plays or the item cannot be sought, and it plays on; `UsageError` for a
@@ -360,17 +377,18 @@ class Player:
         item = self._controller.item
         if item is None or not self._controller.active:
             raise SeekError("expected an item that plays, got none; call `play` first")
-        await item.seek(seconds)
+        is_inside = await item.seek(seconds)
         self._events.send(StateChange(state=self.snapshot()))
+        return is_inside
 
-    async def seek_by(self, seconds: float) -> None:
+    async def seek_by(self, seconds: float) -> bool:
         """Seek by `seconds`, forward or (negative) back, but not before the beginning; see `seek`.
 
         Counts from where a seek that is under way leads, so that two calls go twice as far.
         """
         item = self._controller.item
         begin = 0.0 if item is None else item.position_seconds
-        await self.seek(max(0.0, begin + seconds))
+        return await self.seek(max(0.0, begin + seconds))
 
     def set_volume(self, volume: int) -> None:
         """Set the volume of this item and the next ones, from 0 (silent) to 100 (samples unchanged, bit for

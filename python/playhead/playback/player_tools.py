@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from playhead.errors import PlayheadError, UsageError
+from playhead.errors import PlayheadError, SeekError, UsageError
 from playhead.escaping import shortened
 from playhead.results.responses import (
     StructuredResponse,
@@ -131,7 +131,10 @@ async def _seek(player: Player, arguments: _Arguments) -> StructuredResponse:
     now = _current(player)
     name = arguments.the_one("seconds", "by_seconds")
     seconds = arguments.number(name)
-    await (player.seek(seconds) if name == "seconds" else player.seek_by(seconds))
+    is_inside = await (player.seek(seconds) if name == "seconds" else player.seek_by(seconds))
+    if not is_inside:
+        end = "" if now.duration_seconds is None else f" at {now.duration_seconds:.1f} s"
+        raise SeekError(f"{_titled(now)} has ended: the new time is not before its end{end}")
     after = player.snapshot()
     about = "" if after.position_is_exact else "about "
     return _done(player, "seek", f"{_titled(now)} continues at {about}{after.position_seconds:.1f} s.")

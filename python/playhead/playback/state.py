@@ -61,11 +61,16 @@ class PlayerState:
     """Reasons for which the player is held; it plays while there are none."""
     duration_seconds: float | None = None
     """None if the stream's header does not contain it."""
+    truncated: bool = False
+    """The stream was decoded to its end, and its container announces more, or marks its end and has no such
+    mark: see `finding`."""
     buffered_seconds: float = 0.0
     """Decoded and not yet taken, without the undecoded bytes of the reader."""
     underruns: int = 0
     """Stalls: times that the audio ran dry and continued, of any length. A wait before the start, or just
     before the end, does not count. A sink that is not paced by a device has none."""
+    device_underruns: int = 0
+    """Drop-outs of the sound device: times that a busy machine let it play all the audio that it held."""
     first_audio_seconds: float | None = None
     """Time from the item's start (for the first one, from `play()`) to its first frame at the sink; None
     before it."""
@@ -80,6 +85,15 @@ class PlayerState:
     repeat: Repeat = Repeat.OFF
     queue_length: int = 0
     """Items in the queue, including played ones."""
+
+    @property
+    def finding(self) -> str | None:
+        """The report of a truncated item after its end, such as "ended at 5.2 of 12.0 s"; else None."""
+        if not self.truncated:
+            return None
+        if self.duration_seconds is None:
+            return f"ended at {self.position_seconds:.1f} s, without the end of its container"
+        return f"ended at {self.position_seconds:.1f} of {self.duration_seconds:.1f} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +116,14 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemEnd:
-    """An item is over without an error. `stopped`: a call ended it before its last frame."""
+    """An item is over without an error. `stopped`: a call ended it before its last frame. `finding`: see
+    `PlayerState.finding`."""
 
     index: int
     title: str
     frames: int
     stopped: bool
+    finding: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,8 @@ class VorbisDecoder:
         self._is_closed = False
         self._silent_bytes = 0
         """Bytes since the last audio."""
+        self._is_behind_end = False
+        """The stream was restarted behind its last page."""
         source.audio_began()  # nothing here seeks back
         self._ahead = self._decode(FIRST_FRAMES)
         """Decoded, and not read yet."""
@@ -57,6 +59,10 @@ class VorbisDecoder:
         self._frames = PIECE_FRAMES
         self._large_frames = max(PIECE_FRAMES, int(LARGE_PIECE_SECONDS * self.format.rate_hz))
         self._byte_rate = ByteRate()
+
+    @property
+    def lacks_end(self) -> bool:
+        return not (self._is_behind_end or self._stream.has_ended)
 
     @property
     def bytes_per_second(self) -> float:
@@ -123,6 +129,7 @@ class VorbisDecoder:
         source.audio_began()
         stream.restart(offset)
         self._ahead, self._silent_bytes = b"", 0
+        self._is_behind_end = page is not None and page.is_last
         place = None if page is None else page.granule
         if page is None or not page.is_last:  # behind the last page is another stream, or nothing
             self._ahead = self._decode(PIECE_FRAMES)

@@ -21,6 +21,34 @@ pub fn next_call(due: Duration, now: Duration, period: Duration) -> Duration {
     (due + period).max(now.saturating_sub(period * (PERIODS - 1)))
 }
 
+/// The audio in a device, as far as the times of its calls tell, in nanoseconds. Written by its thread only.
+#[derive(Default)]
+struct Held {
+    /// The most after a call.
+    depth: Counter,
+    /// After the last call.
+    level: Counter,
+    called_at: Counter,
+}
+
+impl Held {
+    /// Counts a call at `now` for `period`. Returns whether the device had played everything before it.
+    fn ran_dry(&self, period: Duration, now: Duration) -> bool {
+        let depth = self.depth.load(Relaxed);
+        let passed = nanos(now).saturating_sub(self.called_at.swap(nanos(now), Relaxed));
+        let before = self.level.load(Relaxed);
+        let left = before.saturating_sub(passed);
+        let level = left.saturating_add(nanos(period)).min(depth);
+        // Clocks differ, and a device that asks for no more is full.
+        self.level.store(level + (depth - level) / 8, Relaxed);
+        before > 0 && passed > before
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// One device: fed from a playout, by its own thread. When a playout is over, the one that follows it
 /// ([`Playout::follow_with`]) continues with the very next frame of the same period.
 pub struct Output<W, E> {
@@ -31,8 +59,10 @@ pub struct Output<W, E> {
     passed: AtomicCell<Option<Arc<Playout<W, E>>>>,
     is_fed: Flag,
     calls: Counter,
-    /// Calls since the last frame was taken.
+    held: Held,
+    /// Calls since the last frame was taken, and the nanoseconds that they took.
     calls_after_end: Counter,
+    nanos_after_end: Counter,
     stopped: Flag,
 }
 
@@ -43,7 +73,9 @@ impl<W: Wake, E> Default for Output<W, E> {
             passed: AtomicCell::new(None),
             is_fed: Flag::new(false),
             calls: Counter::new(0),
+            held: Held::default(),
             calls_after_end: Counter::new(0),
+            nanos_after_end: Counter::new(0),
             stopped: Flag::new(false),
         }
     }
@@ -67,7 +99,11 @@ impl<W: Wake, E> Output<W, E> {
             out.fill(0);
             return false;
         };
-        let mut is_news = false;
+        let is_dry = self.held.ran_dry(playout.seconds(out.len()), now);
+        let mut is_news = is_dry && playout.sounding.load(Relaxed);
+        if is_news {
+            playout.device_underruns.fetch_add(1, Relaxed);
+        }
         let mut at = 0;
         while let Some(rest) = out.get_mut(at..) {
             let sounded = playout.sounding.load(Relaxed);
@@ -83,12 +119,17 @@ impl<W: Wake, E> Output<W, E> {
             playout.pass_to(&next, sounded || filled.audio_bytes > 0);
             self.pass(std::mem::replace(&mut playout, next));
             self.calls_after_end.store(0, Relaxed);
+            self.nanos_after_end.store(0, Relaxed);
             is_news = true;
         }
         // Across the end of one playout and the beginning of the next, and after the last one.
         is_news |= playout.add_mixed(out, now).moved;
         if playout.phase().is_over() {
-            is_news |= self.calls_after_end.fetch_add(1, Relaxed) == u64::from(PERIODS);
+            let was_over = self.is_over();
+            self.calls_after_end.fetch_add(1, Relaxed);
+            self.nanos_after_end
+                .fetch_add(nanos(playout.seconds(out.len())), Relaxed);
+            is_news |= self.is_over() && !was_over;
         }
         self.current.store(Some(playout));
         is_news
@@ -108,6 +149,12 @@ impl<W: Wake, E> Output<W, E> {
     /// Frees playouts that are over. For the owner, after each [`Self::call`] with news.
     pub fn collect(&self) {
         drop(self.passed.take());
+    }
+
+    /// Audio that the device holds after a call: a call that is later than this is a drop-out of the device, which the
+    /// playout counts. Nothing counts without it.
+    pub fn set_depth(&self, depth: Duration) {
+        self.held.depth.store(nanos(depth), Relaxed);
     }
 
     /// The device stopped, by itself or because its owner stopped it.
@@ -130,6 +177,8 @@ impl<W: Wake, E> Output<W, E> {
     /// The device has played the last frame, or stopped.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.stopped.load(Relaxed) || self.calls_after_end.load(Relaxed) > u64::from(PERIODS)
+        let is_played = self.calls_after_end.load(Relaxed) > u64::from(PERIODS)
+            && self.nanos_after_end.load(Relaxed) > self.held.depth.load(Relaxed);
+        self.stopped.load(Relaxed) || is_played
     }
 }

@@ -93,7 +93,8 @@ async def test_the_end_of_a_turns_sound_is_told_while_the_turn_runs_and_no_other
     def on_event(event: Event) -> None:
         if isinstance(event, AudioStart):
             player.tell.send_nowait(ItemEnd(index=0, title="what played before", frames=1, stopped=True))
-            player.tell.send_nowait(ItemEnd(index=0, title="A", frames=1, stopped=False))
+            short = "ended at 5.2 of 12.0 s"
+            player.tell.send_nowait(ItemEnd(index=0, title="A", frames=1, stopped=False, finding=short))
             player.tell.send_nowait(
                 ItemError(index=1, title="B", frames=1, error=DecodeError("B: not a sound"))
             )
@@ -106,7 +107,10 @@ async def test_the_end_of_a_turns_sound_is_told_while_the_turn_runs_and_no_other
     with trio.fail_after(10):
         tools = singing(song("A"), song("B"))
         await run_turn(model, tools, [user("go")], player=player, on_event=on_event)
-    assert [(event.title, event.error) for event in ends] == [("A", None), ("B", "B: not a sound")]
+    assert [(event.title, event.error, event.finding) for event in ends] == [
+        ("A", None, "ended at 5.2 of 12.0 s"),
+        ("B", "B: not a sound", None),
+    ]
 
 
 async def test_a_turn_reports_that_its_audio_waits_and_goes_on_and_no_others() -> None:

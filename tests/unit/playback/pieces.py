@@ -83,6 +83,7 @@ class SteppedSink:
     """A device whose periods a test makes; `last` is the audio of the newest."""
 
     name = "stepped"
+    output_latency_seconds = 0.0
 
     def __init__(self) -> None:
         self.buffer: PcmBuffer

@@ -114,6 +114,21 @@ async def test_any_duration_rate_and_channels_of_whole_samples(
     assert buffer.frames == frames
 
 
+@pytest.mark.parametrize(
+    ("frame_ms", "lead_ms", "at_once"),
+    [(20, 120, 6), (20, 30, 2), (50, 120, 3), (100, 120, 2), (300, 120, 2)],
+)
+async def test_the_lead_is_a_time_and_at_least_two_frames(
+    frame_ms: int, lead_ms: int, at_once: int, autojump_clock: MockClock
+) -> None:
+    device = Device()
+    await play(device, buffer_of(pcm_of(16_000), SPEECH), frame_ms=frame_ms, lead_ms=lead_ms)
+    seconds = [time * T for time in device.times]
+    ahead = [round(frame_ms / 1000 * max(0, index - at_once + 1), 3) for index in range(len(seconds))]
+    assert [round(second, 3) for second in seconds] == ahead
+    assert device.timestamps == [round(index * frame_ms / 1000 / T, 3) for index in range(len(ahead))]
+
+
 async def test_a_pause_fades_out_in_one_frame_and_then_delivers_none(autojump_clock: MockClock) -> None:
     device = Device()
     pcm = pcm_of(5 * FRAME)

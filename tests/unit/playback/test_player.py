@@ -878,14 +878,25 @@ async def test_what_was_heard_is_behind_the_playhead_by_what_follows_the_sink() 
     for wrong in (-1.0, math.nan, math.inf):
         with pytest.raises(UsageError, match="output_latency_seconds"):
             Player(fast(), output_latency_seconds=wrong)
+    for stated, chosen in ((0.0, 3600.0), (3600.0, None)):
+        await hear_nothing(stated_seconds=stated, output_latency_seconds=chosen)
+    async with Player(fast()) as player:
+        await player.play(piece("chord.wav"))
+        await player.wait_finished()
+        assert player.snapshot().heard_seconds == 2.0
+
+
+async def hear_nothing(*, stated_seconds: float, output_latency_seconds: float | None) -> None:
     sink = SteppedSink()
-    async with Player(sink, output_latency_seconds=3600.0) as player:
+    sink.output_latency_seconds = stated_seconds
+    async with Player(sink, output_latency_seconds=output_latency_seconds) as player:
         await player.play(piece("chord.wav"))
         await sink.periods(3)
         state = player.snapshot()
         assert state.position_seconds == pytest.approx(0.12)
         assert state.heard_seconds == 0.0
-    async with Player(fast()) as player:
-        await player.play(piece("chord.wav"))
-        await player.wait_finished()
-        assert player.snapshot().heard_seconds == 2.0
+
+
+async def test_a_latency_that_is_unknown_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="latency: expected deep or low, got 'high'"):
+        Player(fast(), latency="high")  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ from playhead.concurrency import JOIN_SECONDS
 from playhead.errors import ClosedError, DecodeError, NoDeviceError, UsageError
 from playhead.playback.conversion import little_endian
 from playhead.playback.formats import PcmFormat, SampleFormat
-from playhead.playback.pcm_buffer import BufferPhase, PcmBuffer, PcmSequence
+from playhead.playback.pcm_buffer import BufferPhase, Latency, PcmBuffer, PcmSequence
 from playhead.playback.sinks import (
     DeviceSink,
     FrameCodec,
@@ -165,6 +165,21 @@ async def test_the_hash_is_that_of_the_decoded_audio_whatever_the_volume_and_how
 
 def null_device(format: PcmFormat) -> Device:
     return Device(format, buffer_ms=20, backends=[miniaudio.Backend.NULL])
+
+
+@pytest.mark.parametrize(("latency", "held"), [("deep", 0.12), ("low", 0.06)])
+async def test_a_device_holds_as_much_as_the_latency_says(latency: Latency, held: float) -> None:
+    made: list[Device] = []
+
+    def make_device(format: PcmFormat) -> Device:
+        made.append(Device(format, backends=[miniaudio.Backend.NULL]))
+        return made[-1]
+
+    buffer = PcmBuffer(STEREO, token=trio.lowlevel.current_trio_token(), latency=latency)
+    buffer.write(tone(STEREO, frames=10))
+    buffer.finish()
+    await play_through_device(PcmSequence(buffer), make_device)
+    assert made[0].held_seconds == pytest.approx(held, abs=0.001)
 
 
 @pytest.mark.parametrize("reports", [True, False])
@@ -702,7 +717,7 @@ def test_a_program_without_standard_error_can_play(monkeypatch: pytest.MonkeyPat
             pass
 
 
-def test_a_device_buffer_outside_20_to_60_ms_is_refused() -> None:
-    for buffer_ms in (19, 61):
-        with pytest.raises(UsageError, match="20 to 60"):
+def test_a_device_buffer_outside_20_to_120_ms_is_refused() -> None:
+    for buffer_ms in (19, 121):
+        with pytest.raises(UsageError, match="20 to 120"):
             DeviceSink(buffer_ms=buffer_ms)

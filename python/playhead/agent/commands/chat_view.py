@@ -85,8 +85,8 @@ class ChatView:
                 self._say(waiting_text(event.title, event.seconds, event.last_error, event.patience_seconds))
             case AudioResumed():
                 self._line(resumed_text(event.title, event.seconds), "green")
-            case AudioEnd() if event.error is not None:
-                self._failure(event.title or "audio", event.error)
+            case AudioEnd() if why := event.error or event.finding:
+                self._failure(event.title or "audio", why)
             case ImageComplete():
                 self._line(f"image: {event.mime_type}, {human_bytes(event.size_bytes)}", "magenta")
             case Usage() if self._verbose:

@@ -22,6 +22,8 @@ _FORMAT_BYTES: Final = 16
 """The shortest format chunk."""
 _MOST_FORMAT_BYTES: Final = 1024
 UNKNOWN_SIZE: Final = 0xFFFF_FFFF
+_LONGEST_BYTES: Final = 0xFFFF_0000
+"""A size that is taken as one, for samples without an end."""
 
 
 class WavLocator:
@@ -37,11 +39,13 @@ class WavLocator:
         self.sample: SampleFormat | None = None
         self._format = b""
         self._data_bytes: int | None = None
+        self.is_endless = False
+        """The headers are read, and do not state the size: the samples go on to the end of the file."""
         self._block_bytes = self._block_frames = 0
         self._headers = HeaderParser(self._parse())
 
     def _parse(self) -> Generator[int, bytes, None]:
-        yield 12
+        _riff, riff_size, _wave = struct.unpack("<4sI4s", (yield 12))
         while True:
             name, size = _CHUNK.unpack((yield _CHUNK.size))
             if name == b"data":
@@ -52,7 +56,8 @@ class WavLocator:
                 yield -(size % 2)
             else:
                 yield -(size + size % 2)
-        self._data_bytes = None if size in (0, UNKNOWN_SIZE) else size
+        self.is_endless = _is_unknown(size) or (size == 0 and (riff_size == 0 or _is_unknown(riff_size)))
+        self._data_bytes = None if self.is_endless or not size else size
         if self._format:
             (code, self._block_bytes) = struct.unpack_from("<H10xH", self._format)
             if code in _LINEAR:
@@ -71,7 +76,7 @@ class WavLocator:
             raise not_ready("WAV")
         block = frame // self._block_frames
         begin = block * self._block_bytes
-        left = UNKNOWN_SIZE if self._data_bytes is None else max(0, self._data_bytes - begin)
+        left = _LONGEST_BYTES if self._data_bytes is None else max(0, self._data_bytes - begin)
         return Landing(
             offset=self._headers.offset + begin,
             frame=block * self._block_frames,
@@ -128,6 +133,12 @@ def rf64_header(format: PcmFormat, *, data_bytes: int) -> bytes:
 
 _UNKNOWN_FROM: Final = 0x7FFF_F000
 """Sizes from here on come from recorders that could not know them: 0x7FFFFFFF less a header, 0xFFFFFFFF."""
+
+
+def _is_unknown(size: int) -> bool:
+    return size & 0x7FFF_FFFF >= _UNKNOWN_FROM
+
+
 _SLACK_BYTES: Final = 8
 """Many writers count RIFF's own header too, or a padding byte that they omit: no audio is missing then."""
 

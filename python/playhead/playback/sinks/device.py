@@ -27,11 +27,13 @@ from playhead.playback.decoder import MINIAUDIO_SAMPLES
 from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer
 
-BUFFER_MS = 40
-HELD_PERIODS = 0.85
-"""Periods that leave the device before the one that a callback fills. Measured at a PulseAudio null sink: 0.7
-to 0.9 for periods of 20, 40 and 60 ms, so that the audio taken and not yet heard is 1.25 to 1.5 periods on
-average. `tests/e2e/test_sound_server.py` holds it to 20 ms."""
+DEEP_MS = 120
+"""The device's own buffer: as deep as ten processes that keep two processors busy need."""
+LOW_MS = 60
+"""The same for `latency="low"`."""
+HELD_SHARE = 0.45
+"""The share of its buffer that leaves a device before the audio of a callback: at a PulseAudio null sink, 15,
+25 and 55 ms of 40, 60 and 120. `tests/e2e/test_sound_server.py` holds it to 20 ms."""
 _STDERR = 2
 _STDERR_LOCK = threading.Lock()
 """File descriptor 2 belongs to the process, so its borrowers take turns: otherwise one would restore what the
@@ -63,27 +65,31 @@ class Device:
         self,
         format: PcmFormat,
         *,
-        buffer_ms: int = BUFFER_MS,
+        buffer_ms: int | None = None,
         backends: Sequence[miniaudio.Backend] = REAL_BACKENDS,
     ) -> None:
-        """A device for `format`, with periods of `buffer_ms`, on the first of `backends` that works.
+        """A device for `format`, with a buffer of `buffer_ms` (None: as the `latency` of the first buffer
+        says), on the first of `backends` that works.
 
         Raises `NoDeviceError` if this miniaudio cannot be used.
         """
         self.format = format
-        self.held_seconds = (HELD_PERIODS + 1) * buffer_ms / 1000
-        """The most audio that it holds after a callback."""
+        self.buffer_ms = buffer_ms
         self.silence = SilentStderr() if backends is REAL_BACKENDS else None
         """Opening runs under it: ALSA writes some 25 lines for each missing card."""
         self.callback = DeviceCallback(
             frame_bytes=format.frame_bytes, user_data_offset=user_data_offset(miniaudio.ffi)
         )
-        self._buffer_ms = buffer_ms
         self._backends = backends
         self._context: Any = None
         self._device: Any = None
         self._is_closed = False
         self._turn = threading.Lock()
+
+    @property
+    def held_seconds(self) -> float:
+        """The most audio that it holds after a callback."""
+        return (DEEP_MS if self.buffer_ms is None else self.buffer_ms) / 1000
 
     @property
     def is_busy(self) -> bool:
@@ -105,7 +111,11 @@ class Device:
         config.sampleRate = self.format.rate_hz
         config.playback.channels = self.format.channels
         config.playback.format = MINIAUDIO_SAMPLES[self.format.sample].value
-        config.periodSizeInMilliseconds = self._buffer_ms
+        config.periodSizeInMilliseconds = round(self.held_seconds * 1000)
+        # `noFixedSizedCallback`, the last flag before the callbacks, which pyminiaudio does not declare.
+        # Without it miniaudio keeps one more period, which a device cannot play while its thread is late.
+        flags = ffi.cast("char *", ffi.addressof(config)) + ffi.offsetof("ma_device_config", "periods") + 8
+        flags[3] = b"\1"
         # miniaudio's own stop callback would read `pUserData` as a Python object.
         config.dataCallback = ffi.cast(_DATA_CALLBACK, self.callback.data_callback)
         config.stopCallback = ffi.cast(_STOP_CALLBACK, self.callback.stop_callback)
@@ -119,7 +129,8 @@ class Device:
     def start(self, buffer: PcmBuffer) -> None:
         """Start to play `buffer`, once. Raises `MiniaudioError` if the device does not start."""
         with self._turn:
-            buffer.set_delay(HELD_PERIODS * self._buffer_ms / 1000)
+            buffer.set_delay(HELD_SHARE * self.held_seconds)
+            self.callback.set_depth(self.held_seconds)
             self.callback.play(buffer.playout)
             result = miniaudio.lib.ma_device_start(self._device)
             if result != miniaudio.lib.MA_SUCCESS:
@@ -206,6 +217,8 @@ async def _play_one_format(
     buffer: PcmBuffer, buffers: AsyncIterator[PcmBuffer], device: Device
 ) -> PcmBuffer | None:
     """Play `buffer` and its successors in its format. Returns the first one in another format, if any."""
+    if device.buffer_ms is None and buffer.latency == "low":
+        device.buffer_ms = LOW_MS
     async with opened(device):
         await buffer.wait_ready()
         try:
@@ -319,14 +332,14 @@ async def _wait_over(buffer: PcmBuffer, callback: DeviceCallback) -> None:
 class DeviceSink:
     """The machine's default sound device.
 
-    `buffer_ms` is one period, 20 to 60 (default 40). The device buffers three: a pause or a volume change
-    takes that long to be heard, and the machine may be busy that long without a click. A thread that holds
-    the GIL delays callbacks by up to 43 ms, so less than 20 is refused; more than 60 feels slow.
+    `buffer_ms` is the device's own buffer, 20 to 120 (default 120, and 60 with `Player(latency="low")`): a
+    pause or a volume change takes that long to be heard, and the machine may be busy that long without a
+    drop-out.
     """
 
-    def __init__(self, *, buffer_ms: int = BUFFER_MS) -> None:
-        if not 20 <= buffer_ms <= 60:
-            raise UsageError(f"buffer_ms: expected 20 to 60, got {buffer_ms}")
+    def __init__(self, *, buffer_ms: int | None = None) -> None:
+        if buffer_ms is not None and not 20 <= buffer_ms <= 120:
+            raise UsageError(f"buffer_ms: expected 20 to 120, got {buffer_ms}")
         self._buffer_ms = buffer_ms
 
     @property

@@ -1,9 +1,9 @@
 """Fixed frames of PCM or Opus, paced in real time, for a device at the other end of a connection.
 
-The first two frames are delivered at once or nearly so, then one per frame's duration, so that the device has
-one to two frames in hand. A pause, an underrun or a slow consumer shifts the schedule: nothing is delivered
-faster to catch up, and nothing is lost. Sessions that play at the same time are spread over the duration of a
-frame.
+The first frames, 120 ms of them and at least two, are delivered at once or nearly so, then one per frame's
+duration, so that the device has this lead in hand, less up to one frame. A pause, an underrun or a slow
+consumer shifts the schedule: nothing is delivered faster to catch up, and nothing is lost. Sessions that play
+at the same time are spread over the duration of a frame.
 
 Everything runs in the trio thread: a frame of 60 ms is converted and encoded in a third of a millisecond, and
 a thread per frame would add as much again to hand it over.
@@ -32,6 +32,8 @@ from playhead.playback.pcm_buffer import PcmBuffer
 
 FRAME_MS = 60
 """Opus's longest frame, and the usual one of ESP32 voice devices: few packets and little overhead."""
+LEAD_MS = 120
+"""Audio ahead of the playhead: as much as a device holds. In frames it would be too little of short ones."""
 LATE_SHARE = 0.5
 """Share of a frame's duration that a delivery may be late without shifting the schedule. The jitter of timers
 must not slow the audio down, and two frames less than half a duration apart would be a burst."""
@@ -79,13 +81,15 @@ FrameConsumer: TypeAlias = Callable[[FrameEvent], Awaitable[object]] | trio.Memo
 class FrameSchedule:
     """When the frames of one session are due, and when they are heard. Pure: times are arguments, in seconds.
 
-    The first frame after a start is due at once, the second at the session's next slot, and each further one
-    a duration after that: never more than two ahead of the playhead. The slots of a session are one duration
+    The first frames after a start, all but one of the lead, are due at once, the next at the session's next
+    slot, and each further one a duration after that: never more than `lead_frames` ahead of the playhead. The
+    slots of a session are one duration
     apart; `slot` (0 to 1, in durations) is their distance from the slots of time 0.
     """
 
-    def __init__(self, frame_seconds: float) -> None:
+    def __init__(self, frame_seconds: float, *, lead_frames: int = 2) -> None:
         self.slot = 0.0
+        self._at_once = lead_frames - 1
         self.late_frames = 0
         self._frame_seconds = frame_seconds
         self._zero: float | None = None
@@ -96,18 +100,23 @@ class FrameSchedule:
     @property
     def due(self) -> float:
         """When to deliver the next frame."""
-        if self._count == 0:
+        if self._count < self._at_once:
             return self._start
-        return self._start + self._to_slot_seconds + (self._count - 1) * self._frame_seconds
+        return self._start + self._to_slot_seconds + (self._count - self._at_once) * self._frame_seconds
 
     @property
     def heard(self) -> float:
         """When the last delivered frame will have been heard."""
         return self._start + self._count * self._frame_seconds
 
+    @property
+    def lead_seconds(self) -> float:
+        """Audio ahead of the playhead when a frame is due."""
+        return self._at_once * self._frame_seconds
+
     def restart(self, now: float, *, alone: bool = True) -> None:
         """Begin anew: of the frames delivered so far, none is still to be heard. A session that plays alone
-        needs no slot: its second frame is due at once, too."""
+        needs no slot: the rest of its lead is due at once, too."""
         self._start, self._count = now, 0
         self._to_slot_seconds = (
             0.0 if alone else (self.slot * self._frame_seconds - now) % self._frame_seconds
@@ -134,10 +143,11 @@ class FramesSink:
     """Delivers frames to `consumer`: an async function, or the sending end of a trio channel.
 
     `frame_ms` (default 60) is the duration of a frame, `rate_hz` and `channels` (default 16 kHz mono, which
-    speech devices take) its format. PCM takes any duration of whole samples up to a second. Opus takes 10,
-    20, 40 or 60 ms at 8, 12, 16, 24 or 48 kHz with one or two channels, and `opus_bit_rate` bits per second
-    (default 64,000: music at 16 kHz is hard to tell from the original). Other values raise `UsageError`, and
-    so does Opus without the extra `formats`.
+    speech devices take) its format. `lead_ms` (default 120, and at least two frames) is delivered ahead of
+    the playhead. PCM takes any duration of whole samples up to a second. Opus takes 10, 20, 40 or 60 ms at 8,
+    12, 16, 24 or 48 kHz with one or two channels, and `opus_bit_rate` bits per second (default 64,000: music
+    at 16 kHz is hard to tell from the original). Other values raise `UsageError`, and so does Opus without
+    the extra `formats`.
 
     A pause fades out within one more frame; then nothing is delivered until playing resumes. A seek and a
     stop deliver `ClearFrames`. A consumer that blocks delays the frames after it; `late_frames` counts how
@@ -155,6 +165,7 @@ class FramesSink:
         *,
         codec: FrameCodec = FrameCodec.PCM,
         frame_ms: int = FRAME_MS,
+        lead_ms: int = LEAD_MS,
         rate_hz: int = 16_000,
         channels: int = 1,
         opus_bit_rate: int = OPUS_BIT_RATE,
@@ -171,7 +182,7 @@ class FramesSink:
             self._encode = _opus_encoder(self._format, frame_ms=frame_ms, bit_rate=opus_bit_rate)
         self._deliver = consumer.send if isinstance(consumer, trio.MemorySendChannel) else consumer
         self._frame_seconds = frame_ms / 1000
-        self._schedule = FrameSchedule(self._frame_seconds)
+        self._schedule = FrameSchedule(self._frame_seconds, lead_frames=max(2, -(-lead_ms // frame_ms)))
         self._sessions = _Sessions()
         self._pcm = bytearray()
         """The frame in the making."""
@@ -194,8 +205,8 @@ class FramesSink:
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         """See `Sink.play`. Raises what the consumer raises.
 
-        A frame at the end of an item is completed from the next item, which is requested up to two frames
-        before the last one is heard. Cancelled then, it delivers that frame at once, padded.
+        A frame at the end of an item is completed from the next item, which is requested up to the
+        lead before the last one is heard. Cancelled then, it delivers that frame at once, padded.
         """
         self._pcm.clear()
         self._in_gap, self._unfinished = True, False
@@ -238,6 +249,7 @@ class FramesSink:
 
     async def _play_one(self, buffer: PcmBuffer, audio: _Audio) -> None:
         audio.buffer = buffer
+        buffer.set_delay(self._schedule.lead_seconds)
         is_tail = bool(self._pcm)  # of the previous item, so it does not wait for this one
         self._unfinished = True
         seeks = buffer.seeks

@@ -52,6 +52,9 @@ class MixingSink:
         self._lock = trio.Lock()
         """Held while the wrapped sink plays."""
 
+        self.output_latency_seconds: float = getattr(sink, "output_latency_seconds", 0.0)
+        """The wrapped sink's own: see `Player`."""
+
     @property
     def name(self) -> str:
         return self._sink.name

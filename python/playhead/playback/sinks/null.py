@@ -17,9 +17,10 @@ from playhead.concurrency import run_thread, unwrap_exception_group
 from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.queue import QUEUE_ITEMS
-from playhead.playback.sinks.device import BUFFER_MS, follow
+from playhead.playback.sinks.device import follow
 
 TAKE_FRAMES = 8192
+PERIOD_MS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +134,7 @@ async def _take_in_real_time(buffers: AsyncIterator[PcmBuffer]) -> None:
         format = buffer.format
         callback = DeviceCallback(frame_bytes=format.frame_bytes)
         callback.play(buffer.playout)
-        period_frames = format.rate_hz * BUFFER_MS // 1000
+        period_frames = format.rate_hz * PERIOD_MS // 1000
         run = partial(callback.run, period_frames=period_frames, rate_hz=format.rate_hz)
         with unwrap_exception_group():
             async with trio.open_nursery() as nursery:

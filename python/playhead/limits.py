@@ -63,6 +63,15 @@ class Limits:
     sniff_seconds: float = 5.0
     """Time that a result waits for those bytes."""
 
+    playlist_bytes: int = MIB
+    """One playlist: 1,000 entries of a thousand characters."""
+
+    playlist_entries: int = 1_000
+    """Entries of one playlist."""
+
+    playlist_depth: int = 3
+    """Playlists inside playlists."""
+
     listed_items: int = 10_000
     """Tools, resources or templates of one listing."""
 

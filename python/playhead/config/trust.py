@@ -262,6 +262,8 @@ def _server_effects(values: object) -> Iterator[tuple[str, str]]:
                 yield "pass on", f"{name}: {what} {', '.join(names)}"
         if origins := _items(own, "allow_origins"):
             yield "allow", f"{name}: links to {', '.join(map(str, origins))}"
+        if paths := _items(own, "allow_paths"):
+            yield "allow", f"{name}: playing files below {', '.join(map(str, paths))}"
         if cache := own.get("cache"):
             yield "store", f"{name}: what it reads, in {cache}"
         if own.get("trust_structured"):

@@ -21,6 +21,7 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 _MIME: Final = re.compile(
     r"(?:audio|application)/(?:(?:x-)?mpegurl|(?:x-)?scpls|pls\+xml|vnd\.apple\.mpegurl)"
 )
+SUFFIXES: Final = (".m3u", ".m3u8", ".pls")
 _SUFFIX: Final = re.compile(r"[^?#]*\.(?:m3u8?|pls)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """Two letters or more: `C:` is a drive."""

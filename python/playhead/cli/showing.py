@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import trio
 
-from playhead.cli.targets import refusal
+from playhead.cli.targets import refusal, remedy
 from playhead.cli.terminal import Terminal, escape_line, human_bytes
 from playhead.client import TeeMedia
 from playhead.client.call_results.tee import NotSaved, Saved
@@ -71,7 +71,7 @@ class Showing:
         if self._structured is not None:
             self._show_json(self._structured)
         for refused in () if result.media else result.plan.refused:
-            self._remark(refusal(refused), style="yellow")
+            self._remark(f"not played: {refusal(refused)}", style="yellow")
         for finding in result.findings[:SHOWN_FINDINGS]:
             self._remark(f"note: {finding}", style="yellow")
         if len(result.findings) > SHOWN_FINDINGS:
@@ -269,7 +269,7 @@ def _candidates(result: CallResult) -> Iterator[tuple[str, str, str, str]]:
         elif each.row == "base64" or each.verdict.items:
             outcome = f"plays: {each.verdict.reason}"
         elif each.verdict.permission is not None:
-            outcome = refusal(each)
+            outcome = f"not allowed: {remedy(each)}"
         else:
             outcome = f"not played: {each.verdict.reason}"
         yield each.row, each.place, each.address, outcome

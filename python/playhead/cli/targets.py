@@ -281,7 +281,9 @@ async def find_media(
         wanted = "audio" if playable else "a resource link or a blob"
         if result.plan.refused:
             refused = "".join(f"\n{refusal(each)}" for each in result.plan.refused)
-            raise UsageError(f"tool {what!r} returned {wanted} that you have not allowed:{refused}")
+            raise UsageError(
+                f"expected {wanted} that is allowed in the answer of tool {what!r}, got:{refused}"
+            )
         got = ", ".join(sorted({_kind(block) for block in result.blocks})) or "nothing"
         raise ProtocolError(
             f"expected {wanted} in the answer of tool {what!r}, got {got}; `playhead call` shows the answer"
@@ -291,14 +293,17 @@ async def find_media(
 
 def refusal(candidate: Candidate) -> str:
     """Describe a candidate that is not allowed, with the option that allows it."""
+    where = f"{escape_line(candidate.address)}, in {escape_line(candidate.place)}"
+    return f"{where}, is not allowed: {remedy(candidate)}"
+
+
+def remedy(candidate: Candidate) -> str:
+    """Return the option that allows a candidate."""
     assert candidate.verdict is not None
     assert candidate.verdict.permission is not None
     setting, value = candidate.verdict.permission
     option = {"allow_origins": "--allow-origin", "allow_paths": "--allow-path"}[setting]
-    return (
-        f"not played: {escape_line(candidate.address)}, in {escape_line(candidate.place)};"
-        f" {option} {escape_line(shlex.quote(value))} allows it ({setting} in the servers file)"
-    )
+    return f"{option} {escape_line(shlex.quote(value))} allows it ({setting} in the servers file)"
 
 
 def _kind(block: Block) -> str:

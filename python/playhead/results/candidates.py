@@ -64,7 +64,7 @@ _AUDIO_KEYS: Final = re.compile(
 )
 """Keys of the URL of audio or of a file, without `_`: `audio_url`, `downloadUrl`, `stream_audio_url`."""
 _ANY_KEYS: Final = frozenset({"url", "urlresolved", "file", "fileurl", "path", "src"})
-"""Keys of any address: one without a suffix is asked only if it describes the result, or audio."""
+"""Keys of any address: one without a suffix is asked only if the values beside it are those of audio."""
 _TYPE_KEYS: Final = frozenset(
     {"mimetype", "contenttype", "mediatype", "type", "format", "encoding", "audioformat"}
 )
@@ -305,15 +305,13 @@ class _Place:
     keys: tuple[str, ...] = ()
     """The keys on the way; the number of an item counts, but has no key of its own."""
     beside: Mapping[str, object] = field(default_factory=dict)
-    is_item: bool = False
-    """True inside of a list."""
 
     def inside(self, key: str, beside: Mapping[str, object]) -> _Place:
         return replace(self, path=f"{self.path}.{key[:60]}", keys=(*self.keys, key), beside=beside)
 
     def item(self, number: int) -> _Place:
         key = self.keys[-1] if self.keys else ""
-        return replace(self, path=f"{self.path}[{number}]", keys=(*self.keys, key), is_item=True)
+        return replace(self, path=f"{self.path}[{number}]", keys=(*self.keys, key))
 
     def title(self) -> str:
         return next((name for key in _TITLES if isinstance(name := self.beside.get(key), str)), "")
@@ -325,7 +323,7 @@ class _Place:
         if False in labels or not (_AUDIO_KEYS.fullmatch(name) or name in _ANY_KEYS):
             return False
         is_known = True in labels or any(_plain(key) in _OF_AUDIO for key in self.beside)
-        return is_known or bool(_AUDIO_KEYS.fullmatch(name)) or not self.is_item
+        return is_known or _AUDIO_KEYS.fullmatch(name) is not None
 
 
 def _turn(value: Mapping[str, object]) -> Callable[[str], int]:

@@ -274,7 +274,7 @@ RESULTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "downloadUrl": lambda url: {"structuredContent": {"downloadUrl": url}},
     "httpUrl": lambda url: {"structuredContent": {"song": {"httpUrl": url}}},
     "audio_url": lambda url: {"structuredContent": {"results": [{"audio_url": url}]}},
-    "url": lambda url: {"structuredContent": {"result": {"url": url, "title": "Song"}}},
+    "url": lambda url: {"structuredContent": {"result": {"url": url, "title": "Song", "codec": "pcm"}}},
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import textwrap
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def test_text_gives_a_url_alone_or_in_an_audio_tag(text: str, found: list[str]) 
 
 
 @pytest.mark.parametrize(
-    "key", ["downloadUrl", "download_url", "httpUrl", "audio_url", "audioURL", "url", "URL"]
+    "key", ["downloadUrl", "download_url", "httpUrl", "audio_url", "audioURL", "streamUrl", "playUrl"]
 )
 def test_structured_content_gives_the_urls_under_known_keys(key: str) -> None:
     assert in_values({key: URL}) == [URL]
@@ -95,6 +96,8 @@ def test_structured_content_gives_the_urls_under_known_keys(key: str) -> None:
     "structured",
     [
         {"link": URL},
+        {"url": URL, "title": "an issue"},
+        {"tracking_url": URL, "displayUrl": URL, "upstream_url": URL, "callbackUrl": URL},
         {"url": 7},
         {"url": "song.mp3"},
         {"url": "https://radio.example/page.html"},
@@ -140,6 +143,7 @@ def test_keys_and_neighbours_name_urls_without_a_suffix() -> None:
         "Radio",
         "$.content[0].text[0].url",
     )
+    assert in_values({"url": URL, "mimeType": "audio/mpeg"}) == [URL]
     assert in_values({"image_url": "https://a.example/1", "source_audio_url": f"{URL}&3"}) == [f"{URL}&3"]
     assert in_values({"audio_url": "https://a.example/1.mp3", "stream_audio_url": URL}) == [
         "https://a.example/1.mp3"
@@ -295,3 +299,25 @@ def test_an_error_and_a_policy_without_sniffing_have_no_candidates() -> None:
     blocks = [parse_block({"type": "text", "text": URL})]
     assert classify(blocks, is_error=True).candidates == ()
     assert classify(blocks, is_error=False, policy=Policy(sniff_links=False)).candidates == ()
+
+
+def test_mails_documents_and_hashes_name_nothing() -> None:
+    draw = random.Random(7)
+    for _ in range(500):
+        token = "".join(draw.choices("abcdefghABCDEFGH0123456789", k=40))
+        site, data = f"https://{token[:8].lower()}.example", draw.randbytes(draw.randint(750, 3000))
+        texts = (
+            f"Hello,\nclick {site}/t/{token}?song=a.mp3 or [here]({site}/unsubscribe/{token}).\n"
+            f'<img src="{site}/open.gif?{token}"><a href="{site}/approve/{token}">approve</a>',
+            json.dumps({"id": 1, "url": f"{site}/issues/1", "html_url": f"{site}/1", "user": {"url": site}}),
+            json.dumps([{"url": f"{site}/{number}", "title": token} for number in range(20)]),
+            json.dumps({"bugs": {"url": f"{site}/bugs"}, "homepage": f"{site}#readme", "main": "a/b.mp3"}),
+            json.dumps({"data": base64.b64encode(data).decode(), "mimeType": "application/pdf"}),
+            base64.b64encode(data).decode(),
+            f"data:image/png;base64,{base64.b64encode(data).decode()}",
+            token * 40,
+            f"//{token}/a.mp3 ./{token}.mp3 C:\\{token}.mp3",
+        )
+        for text in texts:
+            plan = plan_of(text)
+            assert (heard(plan), plan.candidates) == ([], ()), text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -72,7 +73,7 @@ def with_permissions(
     from playhead.net_guard import parse_origins
 
     parse_origins(origins or ())
-    directories = [str(Path(path).expanduser().resolve()) for path in paths or ()]
+    directories = [os.path.abspath(Path(path).expanduser()) for path in paths or ()]  # noqa: PTH100 - links stay
     for path, directory in zip(paths or (), directories, strict=True):
         if not Path(directory).is_dir():
             raise UsageError(f"--allow-path: expected a directory, got {path!r}")
@@ -286,7 +287,8 @@ async def find_media(
             )
         got = ", ".join(sorted({_kind(block) for block in result.blocks})) or "nothing"
         raise ProtocolError(
-            f"expected {wanted} in the answer of tool {what!r}, got {got}; `playhead call` shows the answer"
+            f"expected {wanted} in the answer of tool {what!r}, got {got}; `playhead call --candidates` shows"
+            " the answer, and what was tried of it"
         )
     return found[0]
 

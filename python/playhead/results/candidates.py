@@ -15,7 +15,6 @@ itself, the client asks for the first bytes of the other candidates, and classif
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,9 +77,9 @@ _NAMED: Final = re.compile(rf"{_SUFFIX}(?![A-Za-z0-9])", re.IGNORECASE)
 _URL: Final = re.compile(r"https?://[^\s<>\"']+", re.IGNORECASE)
 _IN_PROSE: Final = re.compile(
     r"(?:\[([^\[\]\n]{0,200})\]\()?"  # the title of a Markdown link
-    rf"(https?://[^\s<>\"'`]+|(?:(?<=: )|(?<=: [\"'`]))/(?!/)[^\n\"'`<>|]{{1,1000}}?{_SUFFIX}(?![\w/-])"
+    rf"(https?://[!#-&(-;=?-_a-~]+|(?:(?<=: )|(?<=: [\"'`]))/(?!/)[^\n\"'`<>|]{{1,1000}}?{_SUFFIX}(?![\w/-])"
     rf"|(?:file://|(?<![\w:/.~%=-])(?<!=[\"']))/(?!/)[^\s\"'`<>|]{{1,1000}}?{_SUFFIX}(?![\w/-]))",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 _PATH: Final = re.compile(rf"(?:file:(?://(?:localhost)?)?)?/(?!/)[^\n\0]{{1,2000}}{_SUFFIX}", re.IGNORECASE)
 _BASE64: Final = re.compile(
@@ -252,7 +251,7 @@ class CandidateFinder:
             for match in _IN_PROSE.finditer(text):
                 address = match[2]
                 if address[0] in "hH":
-                    address = html.unescape(_without_punctuation(address))
+                    address = _without_punctuation(address).replace("&amp;", "&")
                     if _is_named(address) and is_url(address):
                         self._add("prose", address, at, title=match[1] or "")
                 else:

@@ -68,6 +68,8 @@ def heard(plan: Plan) -> list[tuple[str | None, int | None]]:
         ("/tmp/a song.mp3", ["/tmp/a song.mp3"]),
         ("Success. File saved as: /tmp/x y/a.mp3. Voice used: V", ["/tmp/x y/a.mp3"]),
         ("It is in /tmp/a.wav, enjoy", ["/tmp/a.wav"]),
+        ("文件已保存到/tmp/a.wav。", ["/tmp/a.wav"]),
+        ("正在播放：https://a.example/1.mp3?a=1&copy=2。", ["https://a.example/1.mp3?a=1&copy=2"]),
         ("file:///tmp/a%20b.flac", ["file:///tmp/a%20b.flac"]),
         ("//example/path12 //example/a.mp3 ./a.mp3 ~/a.mp3 music/a.mp3 /etc/passwd", []),
         ("ID3 is a tag, and /tmp is a directory", []),

@@ -159,6 +159,8 @@ class CandidateFinder:
     inline: dict[int, list[InlineAudio]] = field(default_factory=dict)
     """By the index of the block."""
     _values: int = 0
+    _prose_chars: int = 50 * PROSE_CHARS
+    """The characters of prose that are still searched: ten thousand texts would take minutes."""
     _objects: set[int] = field(default_factory=set)
     """The objects of JSON that gave a URL."""
 
@@ -244,7 +246,8 @@ class CandidateFinder:
         if len(text) >= BASE64_CHARS and has_long_run(text):
             replaced = _BASE64.sub(lambda match: self._replaced(match, at), text)
             text = text if replaced == text else replaced.strip()
-        if len(text) <= PROSE_CHARS:
+        if len(text) <= min(PROSE_CHARS, self._prose_chars) and _NAMED.search(text) is not None:
+            self._prose_chars -= len(text)
             if _PATH.fullmatch(bare := text.strip()):
                 self._add("path", bare, at)
                 return text

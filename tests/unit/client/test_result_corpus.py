@@ -184,6 +184,21 @@ async def test_the_command_plays_it_or_names_the_permission(path: Path, tmp_path
         assert option in refused.json["error"]["message"]
 
 
+async def test_call_lists_each_candidate_and_what_became_of_it(tmp_path: Path) -> None:
+    path = DATA / "results" / "elevenlabs-mcp-0.12.2-files.json"
+    async with recorded(path, tmp_path) as server:
+        call_it = partial(playhead, "call", server.url, "x", "--sink", "null", "--candidates")
+        refused = await trio.to_thread.run_sync(call_it)
+        played = await trio.to_thread.run_sync(partial(call_it, *server.options))
+        reported = await trio.to_thread.run_sync(partial(call_it, "--json"))
+    shown = " ".join(refused.stdout.decode().split())
+    assert "path $.content[0].text" in shown
+    assert "not allowed: --allow-path" in shown
+    assert f"--allow-path {tmp_path}" in "".join(refused.stderr.split("\n")).replace("  ", " ")
+    assert "plays: a file below an allowed directory" in " ".join(played.stdout.decode().split())
+    assert [each["row"] for each in reported.json["candidates"]] == ["path"]
+
+
 @corpus
 async def test_the_agent_plays_it_and_its_model_gets_no_base64(path: Path, tmp_path: Path) -> None:
     async with recorded(path, tmp_path) as server, open_hub({"s": server.allowed}) as hub:

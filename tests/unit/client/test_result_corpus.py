@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from playhead.agent import Agent
+from playhead.agent.models import anthropic, gemini, openai_chat, openai_responses
 from playhead.agent.scripted_model import ScriptedModel, call, reply
 from playhead.client import connect
 from playhead.client.hub import open_hub
@@ -214,4 +215,7 @@ async def test_the_agent_plays_it_and_its_model_gets_no_base64(path: Path, tmp_p
         heard = sink.report is not None and sink.report.frames > 0
     assert heard == bool(server.entry["heard"])
     assert len(model.requests) == (2 if server.entry["heard"] else 3)
-    assert not any(holds_base64(repr(request)) for request in model.requests)
+    for request in model.requests:
+        assert not holds_base64(repr(request))
+        for provider in (anthropic, gemini, openai_chat, openai_responses):
+            assert not holds_base64(json.dumps(provider.encode(request, model="m")))

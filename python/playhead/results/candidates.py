@@ -70,7 +70,8 @@ _TYPE_KEYS: Final = frozenset(
 _RATE_KEYS: Final = frozenset({"samplerate", "sampleratehz", "samplingrate", "rate", "ratehz"})
 _OF_AUDIO: Final = frozenset({"codec", "bitrate", *_RATE_KEYS})
 _TITLES: Final = ("title", "name", "filename", "file_name")
-_PICTURES: Final = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"PK\x03\x04", b"%PDF", b"\x1f\x8b")
+OTHER_SIGNATURES: Final = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"PK\x03\x04", b"%PDF", b"\x1f\x8b")
+"""First bytes of pictures, documents and archives, and of RIFF, which is audio only if `sniff` says so."""
 
 _SUFFIX: Final = rf"(?:{'|'.join(re.escape(each) for each in (*AUDIO_SUFFIXES, *SUFFIXES))})"
 _NAMED: Final = re.compile(rf"{_SUFFIX}(?![A-Za-z0-9])", re.IGNORECASE)
@@ -368,7 +369,11 @@ def inline_audio(text: str, beside: Mapping[str, object]) -> InlineAudio | None:
         return None
     is_labelled = any(is_audio(kind, None) for kind in types)
     mime_type = mime_of(header_format(head, decoded_bytes(data), labelled=is_labelled))
-    if mime_type is None and not head.startswith(_PICTURES) and not (sniff(head) and has_signature(head)):
+    if (
+        mime_type is None
+        and not head.startswith(OTHER_SIGNATURES)
+        and not (sniff(head) and has_signature(head))
+    ):
         mime_type = _pcm_type(types, beside)
     try:
         check_base64(data)

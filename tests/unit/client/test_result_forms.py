@@ -145,6 +145,7 @@ async def test_the_same_audio_at_two_urls_is_one_item() -> None:
         ("application/octet-stream", SONG, True),
         ("text/html", PAGE, False),
         ("audio/mpeg", PAGE, False),
+        ("audio/mpeg", b"\x89PNG\r\n\x1a\n" + bytes(100), False),
         ("image/png", b"\x89PNG\r\n\x1a\n" + bytes(100), False),
         ("application/json", b"{}", False),
     ],

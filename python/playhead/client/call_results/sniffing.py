@@ -22,6 +22,7 @@ from playhead.content.playlists import PlaylistEntry, is_hls, is_playlist, playl
 from playhead.errors import BlockedAddressError, PlayheadError
 from playhead.limits import KIB, Limits
 from playhead.results.candidates import (
+    OTHER_SIGNATURES,
     AddressedAudio,
     Candidate,
     Permission,
@@ -176,11 +177,9 @@ class Sniffing:
             return Verdict(reason=f"its first bytes could not be read: {error}")
         self._heads[address] = head
         labelled, audio_format = is_audio(head.mime_type, None), sniff(head.data)
-        if (
-            labelled is False
-            or audio_format is AudioFormat.TEXT
-            or not (labelled or is_playable_audio(head.data))
-        ):
+        is_other = audio_format is None and head.data.startswith(OTHER_SIGNATURES)
+        is_other = is_other or audio_format is AudioFormat.TEXT or labelled is False
+        if is_other or not (labelled or is_playable_audio(head.data)):
             return Verdict(reason=f"not audio: {head.mime_type or 'of an unknown type'}")
         reason, uri = "a URL whose origin serves audio", address
         if not is_url(address):

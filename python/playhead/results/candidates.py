@@ -58,11 +58,13 @@ VALUES: Final = 1_000
 """Values of it that are looked at: an answer with more is a table."""
 
 _AUDIO_KEYS: Final = re.compile(
-    r"(?:source|stream|song|music|speech|tts)?(?:audio|stream|download|play|http|song|music|mp3|wav|voice)"
-    r"(?:file|stream)?(?:ur[il]|link|src)?s?"
+    r"(?:source|stream|song|music|speech|tts)?"
+    r"(?:audio|stream|download|play|http|song|music|mp3|wav|voice|enclosure)"
+    r"(?:file|stream)?(?:ur[il]|link|src)?s?|urlresolved"
 )
-"""Keys of the URL of audio or of a file, without `_`: `audio_url`, `downloadUrl`, `stream_audio_url`."""
-_ANY_KEYS: Final = frozenset({"url", "urlresolved", "file", "fileurl", "path", "src"})
+"""Keys of the URL of audio or of a file, without `_`: `audio_url`, `downloadUrl`, `stream_audio_url`;
+`url_resolved` of radio directories and `enclosureUrl` of podcasts."""
+_ANY_KEYS: Final = frozenset({"url", "file", "fileurl", "path", "src"})
 """Keys of any address: one without a suffix is asked only if the values beside it are those of audio."""
 _TYPE_KEYS: Final = frozenset(
     {"mimetype", "contenttype", "mediatype", "type", "format", "encoding", "audioformat"}

@@ -111,7 +111,16 @@ class WindowError(UsageError):
 
 
 class BlockedAddressError(UsageError):
-    """A URL leads to an address that may not be reached (not global, and not allowed by the user)."""
+    """A URL or a path leads to where nothing may be read (an address that is not global, a file that is not
+    below an allowed directory).
+
+    Attribute: `permission`, the setting of the server that allows it and the value to add, such as
+    `("allow_origins", "http://127.0.0.1:8000")`; None if none does.
+    """
+
+    def __init__(self, message: str, *, permission: tuple[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.permission = permission
 
 
 # --- the peer ----------------------------------------------------------------------------------------

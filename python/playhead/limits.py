@@ -56,12 +56,24 @@ class Limits:
     model_text_chars: int = 100_000
     """Text for the model from one result: its head and tail. About 25,000 tokens of English."""
 
-    sniffed_links: int = 8
-    """Links of one result whose first bytes are read because their type is unknown. As many as a stream has
-    reads in flight."""
+    candidates: int = 16
+    """Links, URLs and files of one result, and lists among them, whose first bytes are read because nothing
+    else proves that they are audio."""
+
+    candidates_at_once: int = 2
+    """Those reads at a time: a server that ignores ranges answers each with its whole resource."""
 
     sniff_seconds: float = 5.0
     """Time that a result waits for those bytes."""
+
+    playlist_bytes: int = MIB
+    """One playlist: 1,000 entries of a thousand characters."""
+
+    playlist_entries: int = 1_000
+    """Entries of one playlist."""
+
+    playlist_depth: int = 3
+    """Playlists in each other, the first one included."""
 
     listed_items: int = 10_000
     """Tools, resources or templates of one listing."""

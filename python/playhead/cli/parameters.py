@@ -73,6 +73,23 @@ Cache = Annotated[
         help="Share what was read: a directory, or a Valkey such as valkey://HOST. [default: the server's]",
     ),
 ]
+AllowOrigins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-origin",
+        metavar="ORIGIN",
+        help="Play URLs of this origin although its address is not public, e.g. http://127.0.0.1:7860;"
+        " repeatable.",
+    ),
+]
+AllowPaths = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-path",
+        metavar="DIR",
+        help="Play files below this directory whose paths a server on this machine names; repeatable.",
+    ),
+]
 Deadline = Annotated[
     float | None,
     typer.Option(

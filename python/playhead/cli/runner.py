@@ -65,11 +65,10 @@ def _advice(error: Exception) -> Iterator[tuple[str, str]]:
             yield "--page-size", "--page-size SIZE asks for smaller pages"
         case NoDeviceError():
             yield "--sink", "--sink null or --sink wave:FILE needs no audio device"
-        case BlockedAddressError():
-            yield (
-                "--config",
-                "allow it with `playhead.allow_origins` in the server's entry of the servers file",
-            )
+        case BlockedAddressError(permission=("allow_origins", origin)):
+            yield "--allow-origin", f"--allow-origin {origin} allows it"
+        case BlockedAddressError(permission=("allow_paths", directory)):
+            yield "--allow-path", f"--allow-path {directory} allows it"
 
 
 EXIT_DONE: Final = 0

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import trio
 
+from playhead.cli.targets import refusal, remedy
 from playhead.cli.terminal import Terminal, escape_line, human_bytes
 from playhead.client import TeeMedia
 from playhead.client.call_results.tee import NotSaved, Saved
-from playhead.content import UnknownBlock
+from playhead.content import ABSENT, UnknownBlock
 from playhead.content.blocks import fields_of
 from playhead.errors import PlayheadError
 from playhead.results.kinds import view_of
@@ -60,7 +61,8 @@ class Showing:
         text blocks.
         """
         images = iter(result.images)
-        self._structured = result.raw.get("structuredContent") if message is None else None
+        structured = result.plan.structured if message is None else ABSENT
+        self._structured = None if structured is ABSENT else structured
         self._replaced = message is not None
         if message is not None:
             self.terminal.show_markdown(message)
@@ -68,6 +70,8 @@ class Showing:
             await self._show(disposition, images)
         if self._structured is not None:
             self._show_json(self._structured)
+        for refused in () if result.media else result.plan.refused:
+            self._remark(f"not played: {refusal(refused)}", style="yellow")
         for finding in result.findings[:SHOWN_FINDINGS]:
             self._remark(f"note: {finding}", style="yellow")
         if len(result.findings) > SHOWN_FINDINGS:
@@ -242,12 +246,42 @@ def result_report(tool: str, result: CallResult) -> dict[str, object]:
         ],
         "images": [],
         "saved": [],
+        "candidates": [_candidate(*each) for each in _candidates(result)],
         "findings": [
             {"path": finding.path, "expected": finding.expected, "got": finding.got}
             for finding in result.findings
         ],
         "player": None,
     }
+
+
+def _candidates(result: CallResult) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the row, place and address of all that may be audio, and what became of it."""
+    for part in result.plan.parts():
+        if part.block is None or not isinstance(part, PlayAudio | KeepReference):
+            continue
+        if isinstance(part, PlayAudio) or part.kind != "image":
+            outcome = "plays" if isinstance(part, PlayAudio) else f"not played: {part.reason}"
+            yield "block", f"$.content[{part.index}]", part.uri or "", outcome
+    for each in result.plan.candidates:
+        if each.verdict is None:
+            outcome = "not asked"
+        elif each.row == "base64" or each.verdict.items:
+            outcome = f"plays: {each.verdict.reason}"
+        elif each.verdict.permission is not None:
+            outcome = f"not allowed: {remedy(each)}"
+        else:
+            outcome = f"not played: {each.verdict.reason}"
+        yield each.row, each.place, each.address, outcome
+
+
+def candidate_rows(result: CallResult) -> Iterator[tuple[str, str]]:
+    for row, place, address, outcome in _candidates(result):
+        yield f"{row} {escape_line(place)}", f"{escape_line(address)} {escape_line(outcome)}".strip()
+
+
+def _candidate(row: str, place: str, address: str, outcome: str) -> dict[str, object]:
+    return {"row": row, "place": place, "address": address, "outcome": outcome}
 
 
 def turn_report(turn: TurnDecision) -> dict[str, object]:

@@ -33,6 +33,7 @@ from playhead.errors import UsageError
 
 if TYPE_CHECKING:
     from playhead.client import BytesMedia, ResourceMedia
+    from playhead.config.servers import ServerConfig
     from playhead.playback import Sink
     from playhead.stream.options import StreamOptions
     from playhead.stream.reader import RangeStream
@@ -60,7 +61,19 @@ class StreamFlags:
     deadline: p.Deadline = None
     max_bytes: p.MaxBytes = None
     cache: p.Cache = None
+    allow_origins: p.AllowOrigins = None
+    allow_paths: p.AllowPaths = None
     json_output: p.Json = False
+
+    async def find_server(self, server: str, terminal: Terminal) -> ServerConfig:
+        return await find_server(
+            server,
+            terminal,
+            config=self.config,
+            trusted=self.trusted,
+            allow_origins=self.allow_origins,
+            allow_paths=self.allow_paths,
+        )
 
     def stream_options(self) -> Mapping[str, Any]:
         """Return the given fields of `StreamOptions`. Raises `UsageError` naming a wrong option."""
@@ -147,7 +160,7 @@ def play(
                 speaker = make_sink(sink, real_time=real_time, stdout_has=stdout_has)
                 await playing(FileMedia(Path(server)), speaker, terminal, report)
             else:
-                target = await find_server(server, terminal, config=flags.config, trusted=flags.trusted)
+                target = await flags.find_server(server, terminal)
                 async with connected(
                     target, timeout=flags.timeout, modules=PLAYBACK, cache=flags.cache
                 ) as session:
@@ -196,7 +209,7 @@ def read(
 
     async def command(terminal: Terminal, report: Report) -> int:
         started = trio.current_time()
-        target = await find_server(server, terminal, config=flags.config, trusted=flags.trusted)
+        target = await flags.find_server(server, terminal)
         async with connected(target, timeout=flags.timeout, cache=flags.cache) as session:
             media = await find_media(session, what, tool_arguments, playable=False, timeout=flags.timeout)
             waiting = waiting_lines(terminal, session.server_name)

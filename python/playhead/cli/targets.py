@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from playhead.config.servers import ServerConfig
     from playhead.config.trust import Trust
     from playhead.content import Block
+    from playhead.results.candidates import Candidate
     from playhead.results.plan import Policy
     from playhead.stream.options import StreamEvent, StreamOptions
 
@@ -43,8 +46,16 @@ _OPTIONS: Final = {
 }
 
 
-async def find_server(server: str, terminal: Terminal, *, config: Path | None, trusted: bool) -> ServerConfig:
-    """Call `resolve_target`, asking for consent to `./mcp.json` if needed."""
+async def find_server(
+    server: str,
+    terminal: Terminal,
+    *,
+    config: Path | None,
+    trusted: bool,
+    allow_origins: Sequence[str] | None = None,
+    allow_paths: Sequence[str] | None = None,
+) -> ServerConfig:
+    """Call `resolve_target`, asking for consent to `./mcp.json` if needed; see `with_permissions`."""
     from playhead.config.servers import resolve_target
 
     def load(trust: Trust) -> ServerConfig:
@@ -52,7 +63,25 @@ async def find_server(server: str, terminal: Terminal, *, config: Path | None, t
 
     found = await with_consent(terminal, load, trusted=trusted)
     terminal.hide(found.secrets)
-    return found
+    return with_permissions(found, allow_origins, allow_paths)
+
+
+def with_permissions(
+    server: ServerConfig, origins: Sequence[str] | None, paths: Sequence[str] | None
+) -> ServerConfig:
+    """Add those of `--allow-origin` and `--allow-path`. Raises `UsageError` for an invalid value."""
+    from playhead.net_guard import parse_origins
+
+    parse_origins(origins or ())
+    directories = [os.path.abspath(Path(path).expanduser()) for path in paths or ()]  # noqa: PTH100 - links stay
+    for path, directory in zip(paths or (), directories, strict=True):
+        if not Path(directory).is_dir():
+            raise UsageError(f"--allow-path: expected a directory, got {path!r}")
+    return replace(
+        server,
+        allow_origins=(*server.allow_origins, *(origins or ())),
+        allow_paths=(*server.allow_paths, *directories),
+    )
 
 
 @asynccontextmanager
@@ -253,11 +282,32 @@ async def find_media(
     found = ((*result.media, *result.resources) if playable else result.resources)[:1]
     if not found:
         wanted = "audio" if playable else "a resource link or a blob"
+        if result.plan.refused:
+            refused = "".join(f"\n{refusal(each)}" for each in result.plan.refused)
+            raise UsageError(
+                f"expected {wanted} that is allowed in the answer of tool {what!r}, got:{refused}"
+            )
         got = ", ".join(sorted({_kind(block) for block in result.blocks})) or "nothing"
         raise ProtocolError(
-            f"expected {wanted} in the answer of tool {what!r}, got {got}; `playhead call` shows the answer"
+            f"expected {wanted} in the answer of tool {what!r}, got {got}; `playhead call --candidates` shows"
+            " the answer, and what was tried of it"
         )
     return found[0]
+
+
+def refusal(candidate: Candidate) -> str:
+    """Describe a candidate that is not allowed, with the option that allows it."""
+    where = f"{escape_line(candidate.address)}, in {escape_line(candidate.place)}"
+    return f"{where}, is not allowed: {remedy(candidate)}"
+
+
+def remedy(candidate: Candidate) -> str:
+    """Return the option that allows a candidate."""
+    assert candidate.verdict is not None
+    assert candidate.verdict.permission is not None
+    setting, value = candidate.verdict.permission
+    option = {"allow_origins": "--allow-origin", "allow_paths": "--allow-path"}[setting]
+    return f"{option} {escape_line(shlex.quote(value))} allows it ({setting} in the servers file)"
 
 
 def _kind(block: Block) -> str:

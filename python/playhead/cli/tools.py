@@ -159,6 +159,10 @@ def call(
             "--save-images", metavar="DIR", help="Where to save images. [default: the current directory]"
         ),
     ] = None,
+    candidates: Annotated[
+        bool,
+        typer.Option("--candidates", help="List what may be audio in the result, and what became of it."),
+    ] = False,
     unsaved: Annotated[bool, typer.Option("--no-save", help="Save nothing, even if configured.")] = False,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Explain what happens to each block, and why.")
@@ -166,6 +170,8 @@ def call(
     timeout: p.Timeout = None,
     patience: p.Patience = None,
     deadline: p.Deadline = None,
+    allow_origins: p.AllowOrigins = None,
+    allow_paths: p.AllowPaths = None,
     json_output: p.Json = False,
 ) -> None:
     """Call a tool, show its result and play its audio.
@@ -179,11 +185,24 @@ def call(
     folder = None if unsaved else _folder(images)
 
     async def command(terminal: Terminal, report: Report) -> int:
-        from playhead.cli.showing import Showing, result_report, saved_report, turn_report
+        from playhead.cli.showing import (
+            Showing,
+            candidate_rows,
+            result_report,
+            saved_report,
+            turn_report,
+        )
         from playhead.client.call_results.processing import process
         from playhead.config.outputs import OutputStore, default_output_folder
 
-        target = await find_server(server, terminal, config=config, trusted=trusted)
+        target = await find_server(
+            server,
+            terminal,
+            config=config,
+            trusted=trusted,
+            allow_origins=allow_origins,
+            allow_paths=allow_paths,
+        )
         resolution = await with_consent(
             terminal,
             lambda trust: _resolve(target, tool, file=tool_config, unsaved=unsaved, trust=trust),
@@ -207,6 +226,8 @@ def call(
             handled = processed.handler_response
             message = None if handled is None else handled.message
             await showing.show(result, turn=processed.turn, message=message)
+            if candidates:
+                terminal.show_rows(candidate_rows(result))
             played = bool(result.media) and not quiet and (sink is not None or not json_output)
             try:
                 if played:

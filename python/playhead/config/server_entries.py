@@ -46,6 +46,14 @@ def _no_longer(_: object) -> None:
     )
 
 
+def absolute_directory(path: str) -> str:
+    """Expand `~`. Raises `ValueError` for a path that is not absolute, or names another by `..`."""
+    expanded = Path(path).expanduser()
+    if not expanded.is_absolute() or ".." in expanded.parts:
+        raise ValueError(f"expected the absolute path of a directory, got {path!r}")
+    return str(expanded)
+
+
 class _Tls(Table):
     verify: bool | None = None
     authorities: Text | None = None
@@ -67,6 +75,7 @@ class _Playhead(Table):
     trust_structured: bool | None = None
     mode: Text | None = None
     allow_origins: tuple[Text, ...] | None = None
+    allow_paths: tuple[Annotated[Text, AfterValidator(absolute_directory)], ...] | None = None
     cache: Text | None = None
     compat: Annotated[None, BeforeValidator(_no_longer)] = None
 

@@ -93,6 +93,9 @@ class ServerConfig:
     """`results.plan.Policy.trust_structured` for this server's tools; None keeps the caller's choice."""
     allow_origins: tuple[str, ...] = ()
     """Origins whose links may be followed although their addresses are not global (`http://host:port`)."""
+    allow_paths: tuple[str, ...] = ()
+    """Directories whose audio files may be played where a result names their paths; absolute. Only for
+    servers that run on this machine."""
     cache: str | None = None
     """The page cache: a directory, or a `valkey://` URL; None for none."""
 

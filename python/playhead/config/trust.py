@@ -251,6 +251,8 @@ def _server_effects(values: object) -> Iterator[tuple[str, str]]:
                 yield "pass on", f"{name}: {what} {', '.join(names)}"
         if origins := _member(own, "allow_origins", list):
             yield "allow", f"{name}: links to {', '.join(map(str, origins))}"
+        if paths := _member(own, "allow_paths", list):
+            yield "allow", f"{name}: playing files below {', '.join(map(str, paths))}"
         if cache := own.get("cache"):
             yield "store", f"{name}: what it reads, in {cache}"
         if own.get("trust_structured"):

@@ -10,6 +10,8 @@ import mimetypes
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
+from playhead.content.coded_frames import adts_frame, mpeg_frame
+
 SNIFF_BYTES = 64
 """Covers an Ogg page header and the codec name in the first packet (28 + 8 bytes)."""
 
@@ -195,6 +197,8 @@ def _sniff_sync(head: bytes) -> AudioFormat | None:
 
 _ALSO_FILMS = frozenset({".mp4", ".webm"})
 """Containers used for video as often as audio; the suffix alone is not enough to play them."""
+AUDIO_SUFFIXES = tuple(suffix for suffix in _SUFFIX if suffix not in _ALSO_FILMS)
+"""The suffixes of files that hold audio and nothing else."""
 _SUFFIX_CHARS = 5
 """Longest file type suffix: `.xhtml`, `.jpeg`. Anything longer or without letters belongs to a title."""
 _SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/binary"})
@@ -219,3 +223,57 @@ def _names_a_type(suffix: str) -> bool:
     """Return True for a plausible file type, unlike the dots in `Mr.%20Brightside` and `track.42`."""
     name = suffix[1:]
     return len(name) <= _SUFFIX_CHARS and name.isascii() and name.isalnum() and not name.isdigit()
+
+
+HEADER_BYTES = 8192
+"""Covers two frames of MPEG audio or ADTS, of any size."""
+_AUDIO_BRANDS = frozenset({b"M4A ", b"M4B "})
+"""Brands of `ftyp` files (ISO 14496-12, 4.3) that hold audio only."""
+_UTF16_MARK = b"\xff\xfe"
+"""Resembles an MPEG frame (Layer I, with a checksum), but is far more often text."""
+
+
+def header_format(head: bytes, size_bytes: int, *, labelled: bool) -> AudioFormat | None:
+    """Return the format of data that begin with a whole header of audio; None for a mere resemblance.
+
+    Stricter than `sniff`, for data that nothing announces: sizes and versions must be right, and MPEG audio
+    or ADTS begin with two frames. Pass `HEADER_BYTES`, or all data if shorter. `labelled`: a MIME type says
+    that it is audio, which a container of films needs.
+    """
+    audio_format, is_whole = sniff(head), False
+    match audio_format:
+        case AudioFormat.WAV:
+            is_whole = head[12:15].isalnum() and int.from_bytes(head[16:20], "little") < size_bytes
+        case AudioFormat.FLAC:
+            is_whole = head[4] & 0x7F == 0 and head[5:8] == b"\0\0\x22"  # STREAMINFO of 34 bytes
+        case AudioFormat.VORBIS | AudioFormat.OPUS | AudioFormat.OGG_FLAC:
+            is_whole = head[4] == 0 and head[5] & 2 == 2  # version 0, the first page
+        case AudioFormat.MP4:
+            is_whole = 8 < int.from_bytes(head[:4]) < 256 and (labelled or head[8:12] in _AUDIO_BRANDS)
+        case AudioFormat.WEBM:
+            is_whole = labelled
+        case AudioFormat.MP3 if head[:3] == b"ID3":
+            is_whole = head[3] in (2, 3, 4) and max(head[6:10], default=255) < 128
+            is_whole = (
+                is_whole and sum(size << 7 * (9 - at) for at, size in enumerate(head[6:10], 6)) < size_bytes
+            )
+        case AudioFormat.MP3:
+            is_whole = (frame := mpeg_frame(head, 0)) is not None and bool(mpeg_frame(head, frame.size_bytes))
+        case AudioFormat.AAC:
+            is_whole = (unit := adts_frame(head, 0)) is not None and bool(adts_frame(head, unit.size_bytes))
+    return audio_format if is_whole else None
+
+
+def is_playable_audio(head: bytes) -> bool:
+    """True if a resource that begins with `head` should be played without a request.
+
+    Matroska and MP4, except for the audio-only brands of MP4, are as often films as music; their labels alone
+    play nothing either (`is_audio`).
+    """
+    match sniff(head):
+        case None | AudioFormat.TEXT | AudioFormat.WEBM:
+            return False
+        case AudioFormat.MP4:
+            return head[8:12] in _AUDIO_BRANDS
+        case _:
+            return not head.startswith(_UTF16_MARK)

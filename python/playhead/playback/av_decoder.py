@@ -27,8 +27,9 @@ from av.stream import Discard
 
 from playhead._core import OggPage, OggReader
 from playhead.content.audio import AudioFormat
+from playhead.content.coded_frames import ADTS_BYTES, adts_frame
 from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
-from playhead.playback.containers.adts import AAC_RUN_UP, ADTS_BYTES, AdtsLocator, adts_frame
+from playhead.playback.containers.adts import AAC_RUN_UP, AdtsLocator
 from playhead.playback.containers.flac import flac_info
 from playhead.playback.containers.mp4 import Mp4Tables
 from playhead.playback.containers.ogg import page_before

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from playhead.content.coded_frames import CodedFrame
 from playhead.errors import SeekError
 
 if TYPE_CHECKING:
@@ -219,15 +220,6 @@ def not_ready(name: str) -> SeekError:
         f"expected complete {name} headers to seek by, got none so far: the file is damaged or unusual; it "
         "plays from its beginning only"
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodedFrame:
-    """The header of one coded frame whose length it states."""
-
-    size_bytes: int
-    samples: int
-    """Samples per channel."""
 
 
 def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -> int | None:

@@ -10,7 +10,8 @@
 | image | the user, and a vision model |
 | embedded text | the model |
 | file (SEP-2631) | as a link |
-| URL in text or in `structuredContent` | the player as well, if its origin serves audio |
+| base64 in text or in `structuredContent` | the player, and the text with a line in its place |
+| URL or path in text or in `structuredContent` | the player as well, if it leads to audio and is allowed |
 | anything else | reported |
 
 An error result plays nothing. A block whose base64 is invalid or too large becomes a reference with a
@@ -20,7 +21,7 @@ finding, so that nobody waits for audio that cannot arrive. Findings never stop 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, assert_never
@@ -30,9 +31,16 @@ from playhead.content import ABSENT, Block, UnknownBlock
 from playhead.content.audio import AudioFormat, has_signature, is_audio, sniff, split_mime
 from playhead.content.findings import Finding, kind_of
 from playhead.content.formats import as_string, decoded_bytes, head_of_base64
+from playhead.content.playlists import is_playlist
 from playhead.errors import Base64Error, ResponseError
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.results.candidates import (
+    CandidateFinder,
+    Verdict,
+    is_parsed,
+)
 from playhead.results.kinds import BlockView, view_of
+from playhead.results.model_text import audio_line
 from playhead.results.plan import (
     DEFAULT_POLICY,
     AudioSource,
@@ -51,7 +59,6 @@ from playhead.results.plan import (
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry, StructuredResponse
 from playhead.results.responses.registry import common_keys, parse
 from playhead.results.responses.types import raw_content
-from playhead.results.web_links import WebCandidate, title_of, web_candidates
 
 _PLAYS: Final[Mapping[AudioSource, str]] = {
     "audio": "audio",
@@ -81,6 +88,7 @@ class PartMaker:
     is_error: bool
     policy: Policy
     sniffed: Mapping[int, bool]
+    verdicts: Mapping[str, Verdict]
     limits: Limits
     findings: list[Finding] = field(default_factory=list)
     unsettled: list[int] = field(default_factory=list)
@@ -133,7 +141,9 @@ class PartMaker:
     def _link(self, at: _Place, view: BlockView) -> Part:
         uri = view.uri or ""
         if uri[:5].lower() == "data:":
-            return self._inline(at, view, uri)
+            return self._data_uri(at, view, uri)
+        if is_playlist(view.mime_type, uri):
+            return _kept(at, view, "a playlist")
         audio = is_audio(view.mime_type, uri)
         if audio is None and view.name is not None:
             audio = is_audio(view.mime_type, view.name)
@@ -145,7 +155,7 @@ class PartMaker:
                 why_not = "a link whose type and suffix are unknown"
         return self._playable(at, view, "link", None if audio else why_not)
 
-    def _inline(self, at: _Place, view: BlockView, uri: str) -> Part:
+    def _data_uri(self, at: _Place, view: BlockView, uri: str) -> Part:
         """Route a `data:` URI (RFC 2397), which needs no read or sniffing."""
         header, _, data = uri[5:].partition(",")
         mime_type = view.mime_type or split_mime(header)[0]
@@ -154,6 +164,33 @@ class PartMaker:
             view = view._replace(uri=None, data=data, data_key="uri", size_bytes=decoded_bytes(data))
             return self._playable(at, view, "audio", self._fault(at, view))
         return _kept(at, view, "a link with inline data")
+
+    def inline(self, index: int, finder: CandidateFinder, *, is_in_text: bool) -> Iterator[Part]:
+        """Play the audio in text or in `structuredContent`."""
+        for audio in finder.inline.get(index, ()):
+            view, at = BlockView("audio", data=audio.base64), _Place(index, None)
+            view = view._replace(
+                mime_type=audio.mime_type, title=audio.title, size_bytes=decoded_bytes(audio.base64)
+            )
+            part = self._playable(at, view, "audio", self._fault(at, view))
+            yield replace(part, is_in_text=is_in_text) if isinstance(part, PlayAudio) else part
+
+    def addressed(self, index: int, finder: CandidateFinder) -> Iterator[PlayAudio]:
+        """Play the audio to which text or `structuredContent` leads."""
+        for candidate in finder.candidates.get(index, ()):
+            if (verdict := self.verdicts.get(candidate.address)) is not None:
+                for item in verdict.items:
+                    yield PlayAudio(
+                        index=index,
+                        block=None,
+                        reason=verdict.reason,
+                        source="link",
+                        title=item.title or candidate.title,
+                        mime_type=item.mime_type,
+                        uri=item.address,
+                        base64=None,
+                        is_local=item.address[:5] == "file:",
+                    )
 
     def _playable(self, at: _Place, view: BlockView, source: AudioSource, why_not: str | None) -> Part:
         """Play what is audio, unless there is a reason not to: `why_not`, or that the result is an error."""
@@ -226,9 +263,7 @@ def recognise(
     single value. The parser rejects more than 200 levels.
     """
     bare = text.strip(_JSON_SPACE)
-    if not (bare.startswith("{") and bare.endswith("}")) or len(bare) > limits.message_bytes:
-        return None
-    if len(bare) > limits.json_values and sum(map(bare.count, ",[{")) > limits.json_values:
+    if not (bare.startswith("{") and bare.endswith("}")) or not is_parsed(bare, limits):
         return None
     if not _names_a_response(bare):
         return None
@@ -279,7 +314,7 @@ def _wrong(key: str, expected: str, value: object, *, there: bool) -> ResponseEr
 STRUCTURED_INDEX: Final = -1
 """The index of the disposition of `structuredContent`."""
 _NOTHING: Final[Mapping[int, bool]] = MappingProxyType({})
-_NO_URLS: Final[Mapping[str, str | None]] = MappingProxyType({})
+_NO_VERDICTS: Final[Mapping[str, Verdict]] = MappingProxyType({})
 
 
 def classify(
@@ -290,7 +325,7 @@ def classify(
     policy: Policy = DEFAULT_POLICY,
     registry: ResponseRegistry = DEFAULT_REGISTRY,
     sniffed: Mapping[int, bool] = _NOTHING,
-    audio_urls: Mapping[str, str | None] = _NO_URLS,
+    verdicts: Mapping[str, Verdict] = _NO_VERDICTS,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Plan:
     """Plan the handling of a result. Never raises because of server data.
@@ -304,18 +339,16 @@ def classify(
         registry: Known types of structured response.
         sniffed: Result of sniffing the links in `Plan.unsettled` of an earlier plan, by block index: True if
             the first bytes are audio. Until sniffed, such a link is kept as a reference.
-        audio_urls: The URLs of `Plan.candidates` of an earlier plan whose origins serve audio, with its MIME
-            type if known.
+        verdicts: The outcome of asking for the first bytes of `Plan.candidates` of an earlier plan, by
+            address. Until asked, such an address is text.
         limits: `block_bytes` bounds the data to play or show; `message_bytes` and `json_values` bound the
             text parsed as a structured response.
     """
-    maker = PartMaker(is_error=is_error, policy=policy, sniffed=sniffed, limits=limits)
+    maker = PartMaker(is_error=is_error, policy=policy, sniffed=sniffed, verdicts=verdicts, limits=limits)
     dispositions: list[Disposition] = []
     findings: list[Finding] = []
-    may_ask = policy.sniff_links and not is_error
     views = [None if (fields := block.fields) is None else view_of(fields) for block in blocks]
-    candidates = web_candidates(views, structured) if may_ask else ()
-    played = _played(candidates, audio_urls)
+    finder = _finder(views, limits, is_error=is_error)
     for index, (block, view) in enumerate(zip(blocks, views, strict=True)):
         if block.findings:
             findings += (
@@ -333,40 +366,52 @@ def classify(
             elif response is not None:
                 dispositions.append(_respond(index, block, response, maker))
                 continue
-        dispositions.append(maker.part(index, block, view))
-        dispositions += played.get(index, ())
-    if structured is not ABSENT and not any(isinstance(each, SendText | Respond) for each in dispositions):
+        if view.kind == "text" and view.uri is None and not is_error:
+            text = finder.in_text(index, view.text)
+            if text or not view.text:
+                dispositions.append(maker.part(index, block, view._replace(text=text)))
+            dispositions += maker.inline(index, finder, is_in_text=bool(text))
+            dispositions += maker.addressed(index, finder)
+        else:
+            # The file of a link, or the entries of a playlist, take the place of their link.
+            addressed = [*maker.addressed(index, finder)]
+            dispositions += addressed or [maker.part(index, block, view)]
+    if not is_error:
+        structured = finder.in_structured(structured)
+    is_told = any(isinstance(each, SendText | Respond) for each in dispositions)
+    if structured is not ABSENT and not is_told:
         dispositions.append(_structured(structured, maker))
-    dispositions += played.get(STRUCTURED_INDEX, ())
+    dispositions += maker.inline(STRUCTURED_INDEX, finder, is_in_text=not is_told)
+    dispositions += maker.addressed(STRUCTURED_INDEX, finder)
     return Plan(
         dispositions=tuple(dispositions),
         turn=decide(dispositions, is_error=is_error, policy=policy),
         is_error=is_error,
         findings=(*findings, *maker.findings),
         unsettled=tuple(maker.unsettled),
-        candidates=candidates,
+        candidates=tuple(
+            each if each.row == "base64" else replace(each, verdict=verdicts.get(each.address))
+            for found in finder.candidates.values()
+            for each in found
+            if each.row == "base64" or policy.sniff_links
+        ),
+        structured=structured,
     )
 
 
-def _played(
-    candidates: Sequence[WebCandidate], audio_urls: Mapping[str, str | None]
-) -> Mapping[int, Sequence[PlayAudio]]:
-    """Return the audio of the web by the index of the block that names it."""
-    played: dict[int, list[PlayAudio]] = {}
-    for each in candidates:
-        if each.url in audio_urls:
-            audio = PlayAudio(
-                index=each.index,
-                block=None,
-                reason="a URL whose origin serves audio",
-                source="link",
-                title=each.title or title_of(each.url),
-                mime_type=audio_urls[each.url],
-                uri=each.url,
-                base64=None,
-            )
-            played.setdefault(each.index, []).append(audio)
-    return played
+def _finder(views: Sequence[BlockView | None], limits: Limits, *, is_error: bool) -> CandidateFinder:
+    """Return a finder that knows what the blocks have: they win over the same audio elsewhere."""
+    known = [view for view in views if view is not None]
+    finder = CandidateFinder(
+        taken={view.uri or "" for view in known if view.kind == "link"},
+        payloads=[view.data for view in known if view.data is not None and view.kind != "image"],
+        limits=limits,
+        describe=lambda audio: audio_line(audio.title, audio.mime_type, decoded_bytes(audio.base64)),
+    )
+    for index, view in enumerate(views):
+        if view is not None and view.kind == "link" and not is_error:
+            finder.in_link(index, view)
+    return finder
 
 
 def _respond(index: int, block: Block, response: StructuredResponse, maker: PartMaker) -> Respond:

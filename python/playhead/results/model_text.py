@@ -13,15 +13,18 @@ the text once, and only after a cheaper check, which takes a tenth of the time, 
 
 from __future__ import annotations
 
+import json
 import re
-import string
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final, assert_never
 
 from playhead.content.blocks import UnknownBlock
+from playhead.content.formats import has_long_run
 from playhead.errors import UsageError
+from playhead.results.candidates import Candidate
 from playhead.results.plan import (
     Disposition,
     KeepReference,
@@ -38,10 +41,6 @@ _KEYED_CHARS: Final = 64
 _RUN_CHARS: Final = 512
 """384 bytes. Identifiers, paths and tokens are shorter."""
 _LABEL_RUN: Final = 64
-_LINE_CHARS: Final = 60
-"""Wrapped base64 has lines of 64 or 76 characters."""
-_ALPHABET: Final = frozenset(f"{string.ascii_letters}{string.digits}+/_-\\")
-"""Both alphabets of RFC 4648, and the backslash of JSON escapes."""
 URI_RUN: Final = _RUN_CHARS
 """A path without dots can be as long as a run of base64."""
 
@@ -68,8 +67,6 @@ _RUN: Final = re.compile(
     r"(?<![A-Za-z0-9+/_\\-])[A-Za-z0-9+/_\\-]{60,}+(?:\s{1,32}[A-Za-z0-9+/_\\-]{60,}+)*+"
     r"(?:[ \t]{0,32}\r?\n[ \t]{0,32}[A-Za-z0-9+/_-]{1,76}+(?==|[\s\"']*\Z|[ \t\"']*\r?\n))?={0,2}"
 )
-_SIGNS: Final = bytes(ord("A") if chr(code) in _ALPHABET else ord(" ") for code in range(256))
-_SIGN_OF_RUN: Final = b"A" * _LINE_CHARS
 _HEX: Final = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9a-f]+)")
 _KINDS: Final = (re.compile("[A-Z]"), re.compile("[a-z]"), re.compile("[0-9]"))
 _BETWEEN_WORDS: Final = re.compile(r"[-_/\\\s]+")
@@ -94,8 +91,7 @@ def without_inline_data(text: str, *, run_chars: int = _RUN_CHARS) -> str:
         text = _PLAIN_DATA_URI.sub(lambda found: _left_out(found[0]), text)
     if '"' in text and any(key in lowered for key in ("data", "blob", "b64", "base64")):
         text = _KEYED.sub(_keyed, text)
-    signs = text.encode("ascii", "replace").translate(_SIGNS)
-    return _RUN.sub(run, text) if _SIGN_OF_RUN in signs else text
+    return _RUN.sub(run, text) if has_long_run(text) else text
 
 
 def label(text: str, limit_chars: int, *, run_chars: int = _LABEL_RUN) -> str:
@@ -177,8 +173,13 @@ def text_for_model(
         UsageError: `limit_chars` is too small for the truncation mark and some text.
     """
     lines = [line for each in plan.dispositions for line in _lines(each, playing=playing)]
+    if not playing:
+        inside = [each for each in plan.parts() if isinstance(each, PlayAudio) and each.is_in_text]
+        lines = [reduce(_not_playing, inside, line) for line in lines]
     if plan.is_error and not any(isinstance(each, SendText | Respond) for each in plan.dispositions):
         lines.insert(0, "Error: the tool failed and gave no reason")
+    if not any(isinstance(each, PlayAudio) for each in plan.parts()):
+        lines += [_refusal(each) for each in plan.refused]
     # Blank text counts as empty: some providers reject a message without a visible character.
     whole = "\n".join(lines)
     if not whole.strip():
@@ -211,8 +212,9 @@ def _lines(disposition: Disposition, *, playing: bool) -> Iterator[str]:
             text = without_inline_data(disposition.text)
             yield f"Error: {text}" if disposition.is_error else text
         case PlayAudio():
-            state = "playing" if playing else "can be played"
-            yield _line("audio", disposition.title, disposition.mime_type, disposition.size_bytes, state)
+            if not disposition.is_in_text:
+                size_bytes = disposition.size_bytes
+                yield audio_line(disposition.title, disposition.mime_type, size_bytes, playing=playing)
         case ShowImage():
             yield _line("image", "", disposition.mime_type, disposition.size_bytes, "shown to the user")
         case KeepReference():
@@ -226,6 +228,25 @@ def _lines(disposition: Disposition, *, playing: bool) -> Iterator[str]:
                 yield f"[a response of type {label(disposition.response.type, _TYPE_CHARS)}]"
         case _:
             assert_never(disposition)
+
+
+def audio_line(title: str, mime_type: str | None, size_bytes: int | None, *, playing: bool = True) -> str:
+    """Describe audio in place of its bytes."""
+    return _line("audio", title, mime_type, size_bytes, "playing" if playing else "can be played")
+
+
+def _not_playing(line: str, audio: PlayAudio) -> str:
+    about = (audio.title, audio.mime_type, audio.size_bytes)
+    before, after = audio_line(*about), audio_line(*about, playing=False)
+    return line.replace(before, after).replace(json.dumps(before)[1:-1], json.dumps(after)[1:-1])
+
+
+def _refusal(candidate: Candidate) -> str:
+    assert candidate.verdict is not None
+    assert candidate.verdict.permission is not None
+    setting, value = candidate.verdict.permission
+    state = f"not played, because it is not allowed ({setting} {_uri(value)}); at {_uri(candidate.address)}"
+    return _line("audio", "", None, None, state)
 
 
 def _reference(kept: KeepReference) -> str:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, assert_never
 
-from playhead.content import Block, Finding
+from playhead.content import ABSENT, Block, Finding
 from playhead.content.formats import Base64Holder, Base64Text, Postponed
+from playhead.results.candidates import Candidate
 from playhead.results.kinds import Kind
 from playhead.results.responses.types import StructuredResponse
-from playhead.results.web_links import WebCandidate
 
 Decision = Literal["continue", "stop"]
 AudioSource = Literal["audio", "blob", "link"]
@@ -35,7 +35,8 @@ class SendText(_Disposition):
     """Text for the model, and for the user as well if `to_user`."""
 
     text: str
-    """As received, so it may contain base64; `text_for_model` makes the text for the model."""
+    """As received, with a line in place of audio that plays. It may contain other base64; `text_for_model`
+    makes the text for the model."""
     to_user: bool
     is_error: bool
     uri: str | None = None
@@ -44,7 +45,7 @@ class SendText(_Disposition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayAudio(_Disposition, Base64Holder[Base64Text | None]):
-    """Audio for the player. `uri` is set for a link or blob, `base64` for an audio block or blob."""
+    """Audio for the player. `uri` is set for a link or blob, `base64` for audio in the result itself."""
 
     source: AudioSource
     title: str
@@ -54,6 +55,10 @@ class PlayAudio(_Disposition, Base64Holder[Base64Text | None]):
     base64: str | None
     size_bytes: int | None = None
     """Decoded; for a link what the server announces, if it does."""
+    is_local: bool = False
+    """`uri` is a file of this machine that the user allowed, not a resource of the server."""
+    is_in_text: bool = False
+    """The text before it has a line in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +125,16 @@ class Plan:
     unsettled: tuple[int, ...] = ()
     """Block indexes of links whose type and suffix are unknown: sniff their first bytes and classify
     again."""
-    candidates: tuple[WebCandidate, ...] = ()
-    """URLs that the result gives in other ways than a link: ask their origins for the type and classify
-    again."""
+    candidates: tuple[Candidate, ...] = ()
+    """Audio that the result may hold or name elsewhere than in a block: ask for the first bytes of those
+    without a verdict and classify again."""
+    structured: object = ABSENT
+    """`structuredContent`, with a line in place of audio that plays."""
+
+    @property
+    def refused(self) -> tuple[Candidate, ...]:
+        """The candidates that nobody asked because they are not allowed."""
+        return tuple(each for each in self.candidates if each.verdict is not None and each.verdict.permission)
 
     def parts(self) -> Iterator[Part | ReportUnknown]:
         """Iterate over the dispositions, with each structured response expanded into its parts."""
@@ -154,7 +166,7 @@ class Policy:
     turn: Decision | None = None
     """Decision that overrides the blocks. An error result still goes to the model."""
     sniff_links: bool = True
-    """Read the first bytes of a link whose type and suffix are unknown, and of a URL in text or in
+    """Read the first bytes of a link whose type and suffix are unknown, and of a URL or path in text or in
     `structuredContent`, to detect audio."""
 
 

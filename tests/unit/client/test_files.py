@@ -274,7 +274,7 @@ RESULTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "downloadUrl": lambda url: {"structuredContent": {"downloadUrl": url}},
     "httpUrl": lambda url: {"structuredContent": {"song": {"httpUrl": url}}},
     "audio_url": lambda url: {"structuredContent": {"results": [{"audio_url": url}]}},
-    "url": lambda url: {"structuredContent": {"result": {"url": url, "title": "Song"}}},
+    "url": lambda url: {"structuredContent": {"result": {"url": url, "title": "Song", "codec": "pcm"}}},
 }
 
 
@@ -282,13 +282,14 @@ RESULTS: dict[str, Callable[[str], dict[str, Any]]] = {
 async def test_a_url_whose_origin_serves_audio_is_media(place: str) -> None:
     server = FileServer(declares=False)
     async with raw_origin(serves(SONG)) as origin, server.session(origin) as session:
-        url = f"{origin.url}/track?id=7"
+        name = "track.wav" if place in ("tag", "source") else "track"  # prose needs a suffix
+        url = f"{origin.url}/{name}?id=7"
         server.result = RESULTS[place](url)
         result = await session.call_tool("song")
         (media,) = result.media
         assert isinstance(media, ResourceMedia)
         assert (media.uri, media.mime_type) == (url, "audio/wav")
-        assert media.title == ("Song" if place == "url" else "track")
+        assert media.title == ("Song" if place == "url" else name)
         assert result.turn.decision == "stop"
         assert any(isinstance(part, SendText) for part in result.plan.parts())  # the model reads it, too
         async with media.open() as stream:
@@ -341,7 +342,7 @@ async def test_a_result_asks_a_bounded_number_of_origins() -> None:
     async with raw_origin(serves(b"words" * 100, mime_type="text/plain")) as origin:
         urls = [{"audio_url": f"{origin.url}/{index}"} for index in range(20)]
         server.result = {"structuredContent": {"items": urls}}
-        async with server.session(origin, limits=Limits(sniffed_links=3)) as session:
+        async with server.session(origin, limits=Limits(candidates=3)) as session:
             assert (await session.call_tool("song")).media == ()
     paths = {head.split()[1] for head in origin.heads}
     assert paths == {b"/0", b"/1", b"/2"}

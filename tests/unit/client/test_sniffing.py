@@ -11,7 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import ResourceLink
 
 from playhead.client import CallResult, Session, connect
-from playhead.client.call_results.call_result import is_playable_audio
+from playhead.content.audio import is_playable_audio
 from playhead.limits import Limits
 from playhead.results.plan import KeepReference, Policy
 from tests.servers.raw_http import Exchange, raw_http
@@ -86,10 +86,10 @@ async def test_a_link_that_can_not_be_read_stays_a_link_with_the_reason() -> Non
 
 
 async def test_only_so_many_links_of_a_result_are_looked_at() -> None:
-    async with connect(sample_server(), limits=Limits(sniffed_links=2)) as session:
+    async with connect(sample_server(), limits=Limits(candidates=2)) as session:
         result = await session.call_tool("links", {"uris": ["resource://plain/flac"] * 5})
         assert (len(result.media), len(result.links)) == (2, 5)
-        assert "Limits.sniffed_links" in reason_of(result, 4)
+        assert "Limits.candidates" in reason_of(result, 4)
 
 
 def one_link() -> dict[str, object]:

@@ -73,6 +73,7 @@ TABLE: list[tuple[str, Any, str]] = [
         mcpServers.it.playhead.trust_structured        +---+
         mcpServers.it.playhead.mode                    -++-+
         mcpServers.it.playhead.allow_origins           ----+
+        mcpServers.it.playhead.allow_paths             ----+
         mcpServers.it.auth.type                        -----
         """,
     ),
@@ -273,7 +274,7 @@ def replaced(document: Any, path: str, value: object) -> Any:
 
 
 def test_the_table_has_every_field() -> None:
-    assert len(CASES) == 105
+    assert len(CASES) == 106
 
 
 @pytest.mark.parametrize(("reader", "document", "path", "verdicts"), CASES)

@@ -116,6 +116,10 @@ def test_variables_expand_once_and_home_only_in_front(
             "playhead.in_flight: expected a number above 0",
         ),
         ({"command": "x", "playhead": {"restart": "maybe"}}, "expected one of never, once, always"),
+        (
+            {"command": "x", "playhead": {"allow_paths": ["music"]}},
+            "expected the absolute path of a directory",
+        ),
         ({"command": "x", "transport": "http"}, "music.transport: 'http' does not go with `command`"),
         ({"url": "ws://"}, "expected a host after ws://"),
         ({"url": "ws://host/mcp", "transport": "http"}, "does not go with a `url` that begins with ws:"),

@@ -235,7 +235,7 @@ def test_what_a_file_would_do_is_said(here: Path) -> None:
                         "url": "https://h/",
                         "headers": {"H": "1"},
                         "tls": {"verify": False},
-                        "playhead": {"cache": "valkey://c"},
+                        "playhead": {"cache": "valkey://c", "allow_paths": ["/home/me"]},
                     },
                 }
             }
@@ -251,6 +251,7 @@ def test_what_a_file_would_do_is_said(here: Path) -> None:
         ("pass on", "a: environment E"),
         ("connect to", "b: https://h/"),
         ("pass on", "b: headers H"),
+        ("allow", "b: playing files below /home/me"),
         ("store", "b: what it reads, in valkey://c"),
         ("allow", "b: unverified TLS"),
         ("run", "module evil.py"),

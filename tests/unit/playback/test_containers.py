@@ -12,9 +12,9 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead.content.coded_frames import mpeg_frame
 from playhead.playback.containers import audio_problem
 from playhead.playback.containers.flac import flac_info
-from playhead.playback.containers.mpeg import mpeg_frame
 
 DATA = Path(__file__).parents[2] / "data"
 MUSIC = Path(__file__).parents[3] / "python" / "playhead" / "servers" / "audio" / "music"

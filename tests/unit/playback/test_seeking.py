@@ -18,8 +18,8 @@ import pytest
 import soundfile
 
 from playhead.content.audio import AudioFormat
+from playhead.content.coded_frames import mpeg_frame
 from playhead.errors import SeekError, StreamBrokenError
-from playhead.playback.containers.mpeg import mpeg_frame
 from playhead.playback.decoder import MiniaudioDecoder, PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import Identified

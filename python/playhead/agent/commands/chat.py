@@ -19,6 +19,7 @@ import typer
 
 from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, Report, run_command
+from playhead.cli.targets import with_permissions
 from playhead.cli.terminal import Terminal, clock, escape_line, live_line
 from playhead.cli.trust import with_consent
 from playhead.errors import UsageError
@@ -60,6 +61,8 @@ def chat(
     config: p.ConfigFile = None,
     tool_config: p.ToolConfigFile = None,
     trusted: p.Trust = False,
+    allow_origins: p.AllowOrigins = None,
+    allow_paths: p.AllowPaths = None,
     sink: p.SinkName = None,
     system: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="System prompt.", show_default=False)
@@ -125,6 +128,8 @@ def chat(
         servers=None if servers is None else tuple(name.strip() for name in servers.split(",")),
         config=config,
         allow=allowed,
+        allow_origins=allow_origins,
+        allow_paths=allow_paths,
         tool_config=tool_config,
         trusted=trusted,
         # In real time, so that the commands of a conversation have something to act on.
@@ -204,6 +209,8 @@ class ChatSetup:
     servers: tuple[str, ...] | None
     config: Path | None
     allow: tuple[ApprovalRule, ...]
+    allow_origins: list[str] | None
+    allow_paths: list[str] | None
     tool_config: Path | None
     trusted: bool
     sink: Sink | None
@@ -239,8 +246,9 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
 
     servers, sources, policy = await with_consent(terminal, load, trusted=setup.trusted)
     policy = replace(policy, approved=setup.allow)
-    for each in (servers or {}).values():
+    for name, each in (servers or {}).items():
         terminal.hide(each.secrets)
+        servers = {**(servers or {}), name: with_permissions(each, setup.allow_origins, setup.allow_paths)}
     lines = TerminalLines(sys.stdin.fileno())
     conversation: TerminalChat | None = None
 

@@ -3,29 +3,25 @@
 `results.classify` decides once what to do with a result; everything here is a view of that plan. Views are
 computed on access, since most callers need one or two of them.
 
-Links whose labels don't say whether they are audio are sniffed: one small read of their first bytes. So are
-the URLs that a result gives in text or in `structuredContent`, from their origins. A result
-costs at most `Limits.sniffed_links` reads, two at a time, and `Limits.sniff_seconds` in total. A read that
-fails decides nothing: the link stays a link.
+Links whose labels don't say whether they are audio are sniffed first (`sniffing`), and so are the URLs and
+paths that a result gives in text or in `structuredContent`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import trio
 
 from playhead.cache import ETAG_META, dated_validator, strong_etag
 from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia, Streams, checked
-from playhead.concurrency import unwrap_exception_group
+from playhead.client.call_results.sniffing import Sniffing
 from playhead.content import ABSENT, Block, Finding, parse_blocks
-from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
 from playhead.content.blocks import fields_of
 from playhead.content.formats import Base64Text, Postponed, as_string, postpone
-from playhead.errors import PlayheadError
-from playhead.limits import KIB, Limits
+from playhead.limits import Limits
 from playhead.protocol import messages
 from playhead.results.classify import classify
 from playhead.results.kinds import view_of
@@ -47,122 +43,6 @@ from playhead.stream.options import StreamOptions
 
 if TYPE_CHECKING:
     from mcp_types import ResourceLink
-
-PAGE_BYTES: Final = 4 * KIB
-"""Requested size. `SNIFF_BYTES` would do, but a server may round a range or refuse an odd one."""
-CONCURRENT_READS: Final = 2
-"""A server that ignores ranges answers each read with its whole resource, up to `Limits.message_bytes`."""
-UTF16_MARK: Final = b"\xff\xfe"
-"""Resembles an MPEG frame (Layer I, with a checksum), but is far more often text."""
-AUDIO_BRANDS: Final = frozenset({b"M4A ", b"M4B "})
-"""Brands of `ftyp` files (ISO 14496-12, 4.3) that hold audio only."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SniffedLinks:
-    """The findings about links from their first bytes, by block index."""
-
-    audio: Mapping[int, bool]
-    failed: Mapping[int, str]
-    """The reason why a link could not be sniffed."""
-    audio_urls: Mapping[str, str | None]
-    """The URLs in text or `structuredContent` that are audio, with their origin's MIME type."""
-
-
-def is_playable_audio(head: bytes) -> bool:
-    """True if a resource that begins with `head` should be played without a request.
-
-    Matroska and MP4, except for the audio-only brands of MP4, are as often films as music; their labels alone
-    play nothing either (`content.audio.is_audio`).
-    """
-    audio_format = sniff(head)
-    match audio_format:
-        case None | AudioFormat.TEXT | AudioFormat.WEBM:
-            return False
-        case AudioFormat.MP4:
-            return head[8:12] in AUDIO_BRANDS
-        case _:
-            return not head.startswith(UTF16_MARK)
-
-
-async def sniff_links(
-    blocks: Sequence[Block],
-    plan: Plan,
-    *,
-    streams: Streams,
-    options: StreamOptions,
-    limits: Limits,
-    tool: str | None = None,
-) -> SniffedLinks:
-    """Read the first bytes of the links that `plan` leaves unsettled, and of its candidates on the web.
-
-    The type that an origin gives counts before the bytes. Never raises; cancelling ends every read.
-
-    `options` are the session's own, adapted here to small reads.
-    """
-    audio: dict[int, bool] = {}
-    failed: dict[int, str] = {}
-    audio_urls: dict[str, str | None] = {}
-    deadline = trio.current_time() + limits.sniff_seconds
-    at_once = trio.CapacityLimiter(CONCURRENT_READS)
-    small = replace(
-        options,
-        page_bytes=PAGE_BYTES,
-        capacity_bytes=PAGE_BYTES,
-        in_flight=1,
-        profile="save",
-        patience_seconds=limits.sniff_seconds,
-        size_bytes=None,
-        max_bytes=None,
-        only_repeatable=True,
-    )
-
-    from_the_web = replace(small, strategy="http-range")
-
-    async def head_of(media: ResourceMedia, how: StreamOptions) -> tuple[bytes, str | None] | str:
-        """Return the first bytes and the MIME type of the answer, or why they could not be read."""
-        head = bytearray()
-        with trio.CancelScope(deadline=deadline):
-            try:
-                async with at_once, media.open(how) as stream:
-                    while chunk := await stream.receive_some(SNIFF_BYTES - len(head)):
-                        head += chunk
-                        if len(head) == SNIFF_BYTES:
-                            break
-                    return bytes(head), stream.statistics().mime_type
-            except PlayheadError as error:
-                return f"its first bytes could not be read: {error}"
-        return f"its first bytes did not arrive within {limits.sniff_seconds:g} s (Limits.sniff_seconds)"
-
-    async def one(index: int) -> None:
-        beginning = await head_of(linked(fields_of(blocks[index]), streams=streams, tool=tool), small)
-        if isinstance(beginning, str):
-            failed[index] = beginning
-        else:
-            audio[index] = is_playable_audio(beginning[0])
-
-    async def ask(url: str) -> None:
-        beginning = await head_of(as_media(url, streams=streams), from_the_web)
-        if isinstance(beginning, str):
-            return  # the text or the structured content says what there is
-        head, mime_type = beginning
-        is_labelled = is_audio(mime_type, None)
-        if is_labelled or (is_labelled is None and is_playable_audio(head)):
-            audio_urls[url] = mime_type
-
-    with unwrap_exception_group():
-        async with trio.open_nursery() as nursery:
-            for count, index in enumerate(plan.unsettled):
-                if count < limits.sniffed_links:
-                    nursery.start_soon(one, index)
-                else:
-                    failed[index] = (
-                        f"only the first {limits.sniffed_links} such links of a result are read"
-                        " (Limits.sniffed_links)"
-                    )
-            for candidate in plan.candidates[: max(0, limits.sniffed_links - len(plan.unsettled))]:
-                nursery.start_soon(ask, candidate.url)
-    return SniffedLinks(audio=audio, failed=failed, audio_urls=audio_urls)
 
 
 def with_reasons(plan: Plan, failed: Mapping[int, str]) -> Plan:
@@ -278,6 +158,7 @@ class CallResult(Postponed):
             mime_type=audio.mime_type,
             size_bytes=audio.size_bytes,
             tool=self.tool,
+            is_local=audio.is_local,
             streams=self.streams,
         )
 
@@ -395,24 +276,24 @@ async def classify_result(
     blocks = parse_blocks(raw, limits=limits, server=server)
     is_error = raw.get("isError") is True
 
-    def plan_with(sniffed: Mapping[int, bool], audio_urls: Mapping[str, str | None]) -> Plan:
+    found = Sniffing(streams=streams, options=options, limits=limits)
+
+    def new_plan() -> Plan:
         return classify(
             blocks,
             is_error=is_error,
             structured=raw.get("structuredContent", ABSENT),
             policy=policy,
             registry=registry,
-            sniffed=sniffed,
-            audio_urls=audio_urls,
+            sniffed=found.audio,
+            verdicts=found.verdicts,
             limits=limits,
         )
 
-    plan = plan_with({}, {})
-    if plan.unsettled or plan.candidates:  # never if the policy forbids sniffing
-        sniff_results = await sniff_links(
-            blocks, plan, streams=streams, options=options, limits=limits, tool=tool
-        )
-        plan = with_reasons(plan_with(sniff_results.audio, sniff_results.audio_urls), sniff_results.failed)
+    plan = new_plan()
+    if plan.unsettled or plan.candidates:  # never for what the policy forbids to sniff
+        await found.run(plan, lambda index: linked(fields_of(blocks[index]), streams=streams, tool=tool))
+        plan = with_reasons(new_plan(), found.failed)
     if output_schema is not None:
         # Imported when first needed: jsonschema takes a while, and most tools have no outputSchema.
         from playhead.content.validation import check_structured_content

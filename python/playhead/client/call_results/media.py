@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import trio
 
@@ -27,8 +27,19 @@ if TYPE_CHECKING:
     from playhead.content.types import FileValue
 
 
+class Head(NamedTuple):
+    """The first bytes behind a URL or a path."""
+
+    data: bytes
+    mime_type: str | None
+    total_bytes: int | None
+    """None if not known."""
+
+
 class Streams(Protocol):
     """Opens resources; implemented by `Session`."""
+
+    async def head(self, address: str, n_bytes: int) -> Head: ...
 
     def open(
         self, what: ResourceMedia | ResourceLink | str, *, options: StreamOptions | None = None
@@ -51,6 +62,8 @@ class ResourceMedia:
     """Set for the chunks that `tool`, a queue tool, hands out for these arguments, not a resource."""
     file: FileValue | None = None
     """Set for a file that the server authorises for download (SEP-2631): no resource has its URI."""
+    is_local: bool = False
+    """`uri` is that of a file of this machine, to be read below `ServerConfig.allow_paths`."""
     validator: str = ""
     """The version of the bytes, as the link names it; empty if it does not. A page cache keeps versions apart
     by it."""

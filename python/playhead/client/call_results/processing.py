@@ -167,7 +167,9 @@ def _with_text(plan: Plan, text: str) -> Iterator[Disposition]:
         index=-1, block=None, reason="the text of the handler", text=text, to_user=True, is_error=False
     )
     for part in plan.parts():
-        if isinstance(part, PlayAudio | ShowImage | KeepReference):
+        if isinstance(part, PlayAudio) and part.is_in_text:
+            yield replace(part, is_in_text=False)
+        elif isinstance(part, PlayAudio | ShowImage | KeepReference):
             yield part
 
 
@@ -218,7 +220,8 @@ class _Saving:
             case _ if part.block is not None:
                 content = content_of(part.block.content, limits=limits)
                 if content is not None:
-                    yield self._save_bytes(content.data, mime_type=content.mime_type, title=content.title)
+                    data = part.text if isinstance(part, SendText) else content.data  # without inline audio
+                    yield self._save_bytes(data, mime_type=content.mime_type, title=content.title)
 
     def teed(self, media: ResourceMedia) -> TeeMedia:
         """`media`, saved while it plays."""

@@ -13,9 +13,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from playhead.errors import BlockedAddressError, ProtocolError
-from playhead.net_guard import Origin, check_url
+from playhead.net_guard import Origin, check_url, parse_origins
 
 if TYPE_CHECKING:
+    from playhead.config.servers import ServerConfig
     from playhead.content.types import FileValue
 
 AUTHORIZE_METHOD: Final = "files/authorizeDownload"
@@ -71,6 +72,11 @@ def own_origin(server_url: str | None) -> frozenset[Origin]:
         return frozenset({Origin.of(check_url(f"{scheme}{colon}{rest}"))})
     except BlockedAddressError:
         return frozenset()  # reached by a form of address that no link may have
+
+
+def web_origins(config: ServerConfig) -> frozenset[Origin]:
+    """Return the origins whose files are read at any address: allowed ones, and that of the server's URL."""
+    return parse_origins(config.allow_origins) | own_origin(config.url)
 
 
 def download_from(result: Mapping[str, object], *, uri: str, server: str) -> Download:

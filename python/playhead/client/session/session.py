@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -18,10 +18,12 @@ import trio
 
 from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result
-from playhead.client.call_results.media import ResourceMedia
+from playhead.client.call_results.media import Head, ResourceMedia
 from playhead.client.session.connection import Connection
+from playhead.client.session.downloads import web_origins
 from playhead.client.session.elicitation import WITH_INPUT, Elicitor, params_with_input
 from playhead.client.session.list_changed import ToolListChanges
+from playhead.client.session.local_files import LocalFile
 from playhead.client.session.requests import (
     OnProgress,
     PromptResult,
@@ -40,17 +42,19 @@ from playhead.client.session.streams import (
 from playhead.client.session.supervisor import Supervisor
 from playhead.client.session.tool_calls import ToolCaller
 from playhead.config.servers import ServerConfig
-from playhead.errors import ProtocolError, SessionLostError, UsageError
+from playhead.errors import ProtocolError, SessionLostError, UsageError, naming_descriptor_limit
 from playhead.limits import Limits
+from playhead.net_guard import is_loopback
 from playhead.protocol import messages
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.revisions import ToolHeaders
 from playhead.protocol.tool_headers import usable_tools
+from playhead.results.candidates import is_url, local_path
 from playhead.results.plan import Policy
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
 from playhead.stream.answer import Page
 from playhead.stream.options import StreamOptions
-from playhead.stream.reader import RangeStream, open_forms
+from playhead.stream.reader import RangeStream, open_forms, open_stream
 from playhead.stream.result_pages import page_of_contents
 from playhead.stream.strategies import ResourceRequest
 
@@ -262,10 +266,10 @@ class Session:
     ) -> CallResult:
         """Call a tool and classify its result; every block is preserved, valid or not.
 
-        Links whose labels don't say whether they are audio are sniffed: at most `Limits.sniffed_links` (8)
-        small reads, for at most `Limits.sniff_seconds` (5 s); `policy.sniff_links` turns this off. `policy`
-        replaces the session's (`connect`'s, with the server's own `trust_structured`), `registry` the four
-        types of structured response.
+        Links whose labels don't say whether they are audio are sniffed, and so are URLs and paths in text or
+        `structuredContent`: at most `Limits.candidates` (16) small reads, for at most `Limits.sniff_seconds`
+        (5 s); `policy.sniff_links` turns this off. `policy` replaces the session's (`connect`'s, with the
+        server's own `trust_structured`), `registry` the four types of structured response.
 
         `timeout` is in seconds from the last byte or progress (default: the server's own setting, then
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends the call despite progress.
@@ -393,6 +397,14 @@ class Session:
         media = self.media(what)
         options = options or self.default_options()
         async with AsyncExitStack() as stack:
+            if media.is_local:
+                opened = await LocalFile.open(local_path(media.uri), self._allow_paths())
+                read = await stack.enter_async_context(aclosing(opened))
+                stream = open_stream(
+                    read, options=options, size_bytes=opened.size_bytes, strategy_name="local"
+                )
+                yield await stack.enter_async_context(stream)
+                return
             forms = StreamForms(media, options, self._forms, stack)
             yield await stack.enter_async_context(
                 open_forms(
@@ -408,6 +420,28 @@ class Session:
                     remark=forms.remark,
                 )
             )
+
+    async def head(self, address: str, n_bytes: int) -> Head:
+        """Read the first bytes behind a URL, with one ranged GET, or of a local file, by its path.
+
+        Neither the server's headers nor its credentials are sent. Raises `BlockedAddressError` for what is
+        not allowed, `UsageError` for a file that can't be read, and what `fetch_range` raises.
+        """
+        if not is_url(address):
+            async with aclosing(await LocalFile.open(address, self._allow_paths())) as file:
+                return Head(await file.read(0, n_bytes), None, file.size_bytes)
+        with naming_descriptor_limit():  # the HTTP client is loaded for a URL outside of MCP only
+            from playhead.client.session.http_range import fetch_range
+            from playhead.client.transports.http_client import guarded_client
+        origins = web_origins(self._config)
+        async with guarded_client(allow_origins=origins, limits=self._limits) as client:
+            found = await fetch_range(client, address, 0, n_bytes, limits=self._limits)
+        return Head(found.body, found.mime_type, found.total_bytes)
+
+    def _allow_paths(self) -> tuple[str, ...]:
+        """The directories of `allow_paths`, if the server runs on this machine."""
+        is_here = self._config.url is None or is_loopback(self._config.url)
+        return self._config.allow_paths if is_here else ()
 
     async def explain_forms(
         self, what: ResourceMedia | ResourceLink | str, *, options: StreamOptions | None = None

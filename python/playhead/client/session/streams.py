@@ -24,7 +24,7 @@ from playhead.client.session.downloads import (
     Download,
     download_from,
     offers_downloads,
-    own_origin,
+    web_origins,
 )
 from playhead.client.session.once_reader import OnceReader
 from playhead.client.session.shared_reads import Arrivals, CachedReads, SessionReads, SharedReads
@@ -32,7 +32,6 @@ from playhead.client.session.tool_calls import SendRequest, ToolCaller
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, ServerError, naming_descriptor_limit
 from playhead.limits import Limits
-from playhead.net_guard import Origin, parse_origins
 from playhead.stream.answer import Page, ReadRange
 from playhead.stream.cursor_pages import CursorReader
 from playhead.stream.negotiation import LateForm, RangeForm, Refusal
@@ -468,15 +467,13 @@ class StreamForms:
                     server=self._server.name,
                 )
             case HttpRangeStrategy():
-                return await self._web_reader(strategy.url)
+                return await self._origin_reader(strategy.url)
             case ToolStrategy(is_repeatable=False):
                 read = partial(self._read, strategy)
                 return OnceReader(read, timeout_seconds=self._options.timeout)
             case FileStrategy():
-                config = self._server.config
-                origins = parse_origins(config.allow_origins) | own_origin(config.url)
                 authorize = partial(self._authorize, strategy.uri)
-                self._file_reader = await self._origin_reader(authorize, origins)
+                self._file_reader = await self._origin_reader(authorize)
                 return self._file_reader
             case ToolStrategy():
                 return partial(self._read, strategy)
@@ -520,13 +517,9 @@ class StreamForms:
         )
         return download_from(result, uri=uri, server=self._server.name)
 
-    async def _web_reader(self, url: str) -> ReadRange:
+    async def _origin_reader(self, authorize: str | Callable[[], Awaitable[Download]]) -> HttpRangeReader:
         """Raises `BlockedAddressError` for a URL that may not be fetched."""
-        return await self._origin_reader(url, parse_origins(self._server.config.allow_origins))
-
-    async def _origin_reader(
-        self, authorize: str | Callable[[], Awaitable[Download]], origins: frozenset[Origin]
-    ) -> HttpRangeReader:
+        origins = web_origins(self._server.config)
         # The HTTP client is loaded for a URL outside of MCP only.
         with naming_descriptor_limit():
             from playhead.client.session.http_range_reader import PLAY_BYTES, SAVE_BYTES, HttpRangeReader

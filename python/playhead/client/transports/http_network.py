@@ -63,7 +63,8 @@ class GuardedNetwork(Network):
                 addresses = await resolve(host, port)
         except BlockedAddressError as error:
             shown = redacted_url(str(self._url))[:200]
-            raise BlockedAddressError(f"{shown!r} is blocked: {error}") from None
+            permission = ("allow_origins", str(Origin.of(self._url)))
+            raise BlockedAddressError(f"{shown!r} is blocked: {error}", permission=permission) from None
         except trio.TooSlowError as error:
             raise httpcore2.ConnectTimeout(f"{host!r} was not resolved within {timeout:g} s") from error
         except OSError as error:

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from playhead.playback.seek_index import CodedFrame, FrameIndex, Landing, SeekPoint, find_frame, look_for
+from playhead.content.coded_frames import ADTS_BYTES, adts_frame
+from playhead.playback.seek_index import FrameIndex, Landing, SeekPoint, find_frame, look_for
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
 
-ADTS_BYTES = 7
 AAC_RUN_UP = 3
 """Frames before the wanted one: a frame overlaps the one before it, and the rest lets filters settle."""
-
-
-def adts_frame(data: bytes, at: int) -> CodedFrame | None:
-    """Read the header at `at`; None if it is not one."""
-    head = data[at : at + ADTS_BYTES]
-    if len(head) < ADTS_BYTES or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
-        return None
-    size = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5
-    return CodedFrame(size_bytes=size, samples=1024 * ((head[6] & 3) + 1)) if size > ADTS_BYTES else None
 
 
 class AdtsLocator:

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from playhead.content.coded_frames import MPEG_HEADER_BYTES, MpegFrame, mpeg_frame
 from playhead.playback.containers.tags import ID3_HEADER_BYTES, ID3V1_BYTES, after_id3, before_tags
 from playhead.playback.formats import SampleFormat
 from playhead.playback.seek_index import (
-    CodedFrame,
     FrameIndex,
     HeaderParser,
     Landing,
@@ -35,17 +35,6 @@ from playhead.playback.seek_index import (
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
 
-_KBITS: Final = {
-    3: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),  # MPEG-1 layer III
-    2: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG-2
-    0: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG-2.5
-}
-_RATES_HZ: Final = {
-    3: (44_100, 48_000, 32_000),
-    2: (22_050, 24_000, 16_000),
-    0: (11_025, 12_000, 8_000),
-}
-_HEADER_BYTES: Final = 4
 RESERVOIR_BYTES = 511
 _OVERLAP_FRAMES = 2
 """Frames that must be right before the wanted one: it overlaps the one before, whose filter state depends on
@@ -57,39 +46,6 @@ _XING_FIELDS: Final = {1: 4, 2: 4, 4: 100, 8: 4}
 """Sizes by flag: the number of frames, of bytes, the table of places in percents, the quality."""
 _VBRI_AT = 36
 _VBRI = struct.Struct(">4s6xIIHHHH")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MpegFrame(CodedFrame):
-    """The header of one MPEG audio frame of layer III."""
-
-    bytes_per_second: float
-    frames_per_second: float
-    side_bytes: int
-    """Bytes before the main data, without a checksum: header and side information."""
-
-
-def mpeg_frame(data: bytes, at: int) -> MpegFrame | None:
-    """Read the frame header at `at`; None if it is not one of layer III with a known length."""
-    if at + _HEADER_BYTES > len(data):
-        return None
-    word = int.from_bytes(data[at : at + _HEADER_BYTES], "big")
-    version, layer = word >> 19 & 3, word >> 17 & 3
-    kbits_index, rate_index, padding = word >> 12 & 15, word >> 10 & 3, word >> 9 & 1
-    if word >> 21 != 0x7FF or version == 1 or layer != 1 or rate_index == 3 or kbits_index in (0, 15):
-        return None
-    bytes_per_second = _KBITS[version][kbits_index] * 125.0
-    samples = 1152 if version == 3 else 576
-    frames_per_second = _RATES_HZ[version][rate_index] / samples
-    is_mono = word >> 6 & 3 == 3
-    side = (17 if is_mono else 32) if version == 3 else (9 if is_mono else 17)
-    return MpegFrame(
-        size_bytes=int(bytes_per_second / frames_per_second) + padding,
-        bytes_per_second=bytes_per_second,
-        frames_per_second=frames_per_second,
-        samples=samples,
-        side_bytes=_HEADER_BYTES + side,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,10 +141,10 @@ class MpegLocator:
             yield ID3_HEADER_BYTES - tag_bytes
             window = b""
         while True:
-            window += yield max(0, _HEADER_BYTES - len(window))
+            window += yield max(0, MPEG_HEADER_BYTES - len(window))
             header = mpeg_frame(window, 0)
             if header is not None:
-                window += yield max(0, header.size_bytes + _HEADER_BYTES - len(window))
+                window += yield max(0, header.size_bytes + MPEG_HEADER_BYTES - len(window))
                 following = mpeg_frame(window, header.size_bytes)
                 if following is not None and _is_like(window, header.size_bytes, window):
                     break
@@ -236,7 +192,7 @@ class MpegLocator:
         """Count the frames from `offset` on, in place of frames after another estimated place."""
         is_exact = not self._counted
         index = FrameIndex(
-            self._header, header_bytes=_HEADER_BYTES, offset=offset, number=number, is_exact=is_exact
+            self._header, header_bytes=MPEG_HEADER_BYTES, offset=offset, number=number, is_exact=is_exact
         )
         self._counted[1:] = [index]
         return index
@@ -271,7 +227,7 @@ class MpegLocator:
         return Landing(
             offset=point.offset,
             frame=frame,
-            prefix=primer + bytes(silent.size_bytes - _HEADER_BYTES),
+            prefix=primer + bytes(silent.size_bytes - MPEG_HEADER_BYTES),
             is_exact=is_exact,
         )
 
@@ -326,8 +282,8 @@ class MpegLocator:
 
 def _is_like(data: bytes, at: int, first: bytes) -> bool:
     """Same version, layer, and rate, as the decoder expects of the next frame."""
-    head = data[at : at + _HEADER_BYTES]
-    return len(head) == _HEADER_BYTES and not ((head[1] ^ first[1]) & 0xFE or (head[2] ^ first[2]) & 0x0C)
+    head = data[at : at + MPEG_HEADER_BYTES]
+    return len(head) == MPEG_HEADER_BYTES and not ((head[1] ^ first[1]) & 0xFE or (head[2] ^ first[2]) & 0x0C)
 
 
 # --- a whole file against itself -------------------------------------------------------------------------

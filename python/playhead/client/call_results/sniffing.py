@@ -1,0 +1,220 @@
+"""First bytes of what a result links or names: they decide whether it is audio or a playlist.
+
+A result costs at most `Limits.candidates` reads, two at a time, and `Limits.sniff_seconds` in total: of links
+whose labels say nothing, from the server, and of the plan's candidates, one ranged GET each or one look at a
+local file. A read that fails decides nothing: a link stays a link, and text stays text. If the result itself
+holds audio, that plays, and no candidate is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from playhead.client.call_results.media import Head, ResourceMedia, Streams
+from playhead.concurrency import unwrap_exception_group
+from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, is_playable_audio, sniff
+from playhead.content.playlists import PlaylistEntry, is_hls, is_playlist, playlist_entries
+from playhead.errors import BlockedAddressError, PlayheadError
+from playhead.limits import KIB, Limits
+from playhead.results.candidates import (
+    OTHER_SIGNATURES,
+    AddressedAudio,
+    Candidate,
+    Permission,
+    Verdict,
+    is_url,
+    local_path,
+    title_of,
+)
+from playhead.results.plan import Plan, PlayAudio
+from playhead.stream.options import StreamOptions
+
+PAGE_BYTES: Final = 4 * KIB
+"""Requested size. `SNIFF_BYTES` would do, but a server may round a range or refuse an odd one."""
+_HELD: Final = Verdict(reason="not asked: the result itself holds audio")
+
+
+@dataclass(slots=True, kw_only=True)
+class Sniffing:
+    """The reads for one result, and what they found."""
+
+    streams: Streams
+    options: StreamOptions
+    limits: Limits
+    audio: dict[int, bool] = field(default_factory=dict)
+    """The findings about links, by block index."""
+    failed: dict[int, str] = field(default_factory=dict)
+    """The reason why a link could not be sniffed."""
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    """The findings about candidates, by address."""
+    _heads: dict[str, Head] = field(default_factory=dict)
+    _reads: int = 0
+
+    async def run(self, plan: Plan, link: Callable[[int], ResourceMedia]) -> None:
+        """Settle the links that `plan` leaves unsettled, and its candidates. `link` opens one by block index.
+
+        Never raises; cancelling ends every read.
+        """
+        at_once = trio.CapacityLimiter(self.limits.candidates_at_once)
+        candidates = [each for each in plan.candidates if each.verdict is None]
+        holds_audio = any(isinstance(part, PlayAudio) and part.payload is not None for part in plan.parts())
+
+        async def settle(index: int) -> None:
+            async with at_once:
+                await self._sniff(index, link(index))
+
+        async def ask(candidate: Candidate) -> None:
+            async with at_once:
+                media = link(candidate.index) if candidate.row == "playlist" else None
+                self.verdicts[candidate.address] = await self._ask(candidate.address, media=media)
+
+        with (
+            unwrap_exception_group(),
+            trio.CancelScope(deadline=trio.current_time() + self.limits.sniff_seconds),
+        ):
+            async with trio.open_nursery() as nursery:
+                for index in plan.unsettled:
+                    if (refusal := self._count()) is not None:
+                        self.failed[index] = refusal
+                    else:
+                        nursery.start_soon(settle, index)
+                for each in candidates:
+                    if holds_audio:
+                        self.verdicts[each.address] = _HELD
+                    elif (refusal := self._count()) is not None:
+                        self.verdicts[each.address] = Verdict(reason=refusal)
+                    else:
+                        nursery.start_soon(ask, each)
+        late = f"its first bytes did not arrive within {self.limits.sniff_seconds:g} s (Limits.sniff_seconds)"
+        for index in plan.unsettled:
+            if index not in self.audio:
+                self.failed.setdefault(index, late)
+        self._drop_repeated(candidates, late)
+
+    def _drop_repeated(self, candidates: Sequence[Candidate], late: str) -> None:
+        """Keep one of several addresses with the same audio: equal first bytes and an equal size."""
+        known: dict[tuple[bytes, int], str] = {}
+        for each in candidates:
+            self.verdicts.setdefault(each.address, Verdict(reason=late))
+            head = self._heads.get(each.address)
+            # Silence is equal in many files.
+            if head is None or head.total_bytes is None or len(set(head.data[SNIFF_BYTES:])) < 16:
+                continue
+            first = known.setdefault((head.data, head.total_bytes), each.address)
+            if first != each.address and self.verdicts[each.address].items:
+                self.verdicts[each.address] = Verdict(reason=f"the same audio as {first}")
+
+    # --- links ---------------------------------------------------------------------------------------------
+
+    async def _sniff(self, index: int, media: ResourceMedia) -> None:
+        head = await self._head_of(media, SNIFF_BYTES)
+        if isinstance(head, str):
+            self.failed[index] = head
+        else:
+            self.audio[index] = is_playable_audio(head)
+
+    async def _head_of(self, media: ResourceMedia, n_bytes: int) -> bytes | str:
+        """Return the first bytes of a resource, or why they could not be read."""
+        small = replace(
+            self.options,
+            page_bytes=PAGE_BYTES,
+            capacity_bytes=PAGE_BYTES,
+            in_flight=1,
+            profile="save",
+            patience_seconds=self.limits.sniff_seconds,
+            size_bytes=None,
+            max_bytes=None,
+            only_repeatable=True,
+        )
+        head = bytearray()
+        try:
+            async with media.open(small) as stream:
+                while len(head) < n_bytes and (chunk := await stream.receive_some(n_bytes - len(head))):
+                    head += chunk
+        except PlayheadError as error:
+            return f"its first bytes could not be read: {error}"
+        return bytes(head)
+
+    def _count(self) -> str | None:
+        """Count a read; return why it may not be sent."""
+        self._reads += 1
+        if self._reads <= self.limits.candidates:
+            return None
+        return f"only the first {self.limits.candidates} of a result are read (Limits.candidates)"
+
+    # --- candidates ----------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, address: str, *, title: str = "", media: ResourceMedia | None = None, depth: int = 1
+    ) -> Verdict:
+        """`depth` is that of a playlist, from 1. `media` reads a link to one."""
+        if media is None and not is_url(address):
+            address = local_path(address)
+        limit = self.limits.playlist_bytes
+        is_list = media is not None or is_playlist(None, address)
+        try:
+            if media is not None:
+                found = await self._head_of(media, limit + 1)
+                if isinstance(found, str):
+                    return Verdict(reason=found)
+                head = Head(found, media.mime_type, len(found))
+            else:
+                head = await self.streams.head(address, limit + 1 if is_list else PAGE_BYTES)
+            is_list = is_list or is_playlist(head.mime_type, address)
+            if is_list and sniff(head.data) in (None, AudioFormat.TEXT):
+                if media is None and len(head.data) == PAGE_BYTES != head.total_bytes:
+                    head = await self.streams.head(address, limit + 1)
+                return await self._expand(address, head.data, depth=depth)
+        except BlockedAddressError as error:
+            permission = None if error.permission is None else Permission(*error.permission)
+            return Verdict(reason=str(error), permission=permission)
+        except PlayheadError as error:
+            return Verdict(reason=f"its first bytes could not be read: {error}")
+        self._heads[address] = head
+        labelled, audio_format = is_audio(head.mime_type, None), sniff(head.data)
+        is_other = audio_format is None and head.data.startswith(OTHER_SIGNATURES)
+        is_other = is_other or audio_format is AudioFormat.TEXT or labelled is False
+        if is_other or not (labelled or is_playable_audio(head.data)):
+            return Verdict(reason=f"not audio: {head.mime_type or 'of an unknown type'}")
+        reason, uri = "a URL whose origin serves audio", address
+        if not is_url(address):
+            reason, uri = "a file below an allowed directory", Path(address).as_uri()
+        return Verdict(reason=reason, items=(AddressedAudio(uri, title, head.mime_type),))
+
+    async def _expand(self, address: str, data: bytes, *, depth: int) -> Verdict:
+        """Return the entries of a playlist, the first of which has proved to be audio.
+
+        Entries are URLs of the web, or files for a list that is one. Raises what `playlist_entries` raises.
+        """
+        if is_hls(data):
+            return Verdict(reason="not audio: an HLS playlist")
+        items: list[AddressedAudio] = []
+        refused: Verdict | None = None
+        entries = playlist_entries(data, address, limits=self.limits)
+        for entry in entries[: self.limits.playlist_entries]:
+            verdict = await self._entry(entry, of=address, depth=depth, is_proved=bool(items))
+            items += verdict.items
+            refused = refused or (None if verdict.items else verdict)
+        items = items[: self.limits.playlist_entries]
+        if not items and refused is not None:
+            return replace(refused, reason=f"a playlist without an entry to play: {refused.reason}")
+        return Verdict(reason=f"a playlist of {len(entries)} entries", items=tuple(items))
+
+    async def _entry(self, entry: PlaylistEntry, *, of: str, depth: int, is_proved: bool) -> Verdict:
+        address, title = entry.address, entry.title or title_of(entry.address)
+        if not is_url(address) and not (address[:1] == "/" and of[:1] == "/"):
+            return Verdict(reason=f"expected an http or https URL in a playlist, got {address[:80]!r}")
+        if is_proved and not is_playlist(None, address):
+            return Verdict(reason="", items=(AddressedAudio(address, title, None),))
+        if (refusal := self._count()) is not None:
+            return Verdict(reason=refusal)
+        if is_playlist(None, address):
+            if depth == self.limits.playlist_depth:
+                return Verdict(reason=f"playlists nest deeper than Limits.playlist_depth ({depth})")
+            return await self._ask(address, depth=depth + 1)
+        return await self._ask(address, title=title)

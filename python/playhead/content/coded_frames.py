@@ -1,0 +1,70 @@
+"""Headers of coded frames that state the frame's length: MPEG audio (ISO 11172-3) and ADTS (ISO 14496-3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ADTS_BYTES = 7
+_KBITS: Final = {
+    3: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),  # MPEG-1 layer III
+    2: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG-2
+    0: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG-2.5
+}
+_RATES_HZ: Final = {
+    3: (44_100, 48_000, 32_000),
+    2: (22_050, 24_000, 16_000),
+    0: (11_025, 12_000, 8_000),
+}
+MPEG_HEADER_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodedFrame:
+    """The header of one coded frame whose length it states."""
+
+    size_bytes: int
+    samples: int
+    """Samples per channel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpegFrame(CodedFrame):
+    """The header of one MPEG audio frame of layer III."""
+
+    bytes_per_second: float
+    frames_per_second: float
+    side_bytes: int
+    """Bytes before the main data, without a checksum: header and side information."""
+
+
+def mpeg_frame(data: bytes, at: int) -> MpegFrame | None:
+    """Read the frame header at `at`; None if it is not one of layer III with a known length."""
+    if at + MPEG_HEADER_BYTES > len(data):
+        return None
+    word = int.from_bytes(data[at : at + MPEG_HEADER_BYTES], "big")
+    version, layer = word >> 19 & 3, word >> 17 & 3
+    kbits_index, rate_index, padding = word >> 12 & 15, word >> 10 & 3, word >> 9 & 1
+    if word >> 21 != 0x7FF or version == 1 or layer != 1 or rate_index == 3 or kbits_index in (0, 15):
+        return None
+    bytes_per_second = _KBITS[version][kbits_index] * 125.0
+    samples = 1152 if version == 3 else 576
+    frames_per_second = _RATES_HZ[version][rate_index] / samples
+    is_mono = word >> 6 & 3 == 3
+    side = (17 if is_mono else 32) if version == 3 else (9 if is_mono else 17)
+    return MpegFrame(
+        size_bytes=int(bytes_per_second / frames_per_second) + padding,
+        bytes_per_second=bytes_per_second,
+        frames_per_second=frames_per_second,
+        samples=samples,
+        side_bytes=MPEG_HEADER_BYTES + side,
+    )
+
+
+def adts_frame(data: bytes, at: int) -> CodedFrame | None:
+    """Read the header at `at`; None if it is not one."""
+    head = data[at : at + ADTS_BYTES]
+    if len(head) < ADTS_BYTES or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
+        return None
+    size = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5
+    return CodedFrame(size_bytes=size, samples=1024 * ((head[6] & 3) + 1)) if size > ADTS_BYTES else None

@@ -1,8 +1,10 @@
-"""Local files as playables: the same decoder and sinks as for a stream."""
+"""Local files and pipes as playables: the same decoder and sinks as for a stream."""
 
 from __future__ import annotations
 
 import os
+import re
+import select
 import stat
 import threading
 from collections.abc import AsyncIterator
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import trio
 
+from playhead.content.audio import is_audio
 from playhead.errors import ClosedError, UsageError, naming_descriptor_limit
 from playhead.stream.source import Reader
 
@@ -25,12 +28,13 @@ if TYPE_CHECKING:
 class FileMedia:
     """A regular file, identified by its first bytes, then by its name."""
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(self, path: str | PathLike[str], *, title: str = "") -> None:
         self.path = Path(path)
+        self._title = title
 
     @property
     def title(self) -> str:
-        return self.path.stem
+        return self._title or self.path.stem
 
     @property
     def mime_type(self) -> str | None:
@@ -103,3 +107,85 @@ class _FileReader(Reader):
     def close(self) -> None:
         with self._lock:
             self._file.close()
+
+
+class PipeMedia:
+    """The audio that arrives through a file descriptor, such as stdin: read once, without seeks.
+
+    `head` has the bytes that were already read from it. The descriptor stays open.
+    """
+
+    mime_type = None
+    uri = None
+    size_bytes = None
+
+    def __init__(self, fd: int, *, title: str, head: bytes = b"") -> None:
+        self.title = title
+        self._fd = fd
+        self._head = head
+
+    @asynccontextmanager
+    async def open(self, options: StreamOptions | None = None) -> AsyncIterator[Reader]:
+        """After the first time there is nothing left to read."""
+        head, self._head = self._head, b""
+        reader = _PipeReader(self._fd, head)
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+
+class _PipeReader(Reader):
+    def __init__(self, fd: int, head: bytes) -> None:
+        self._fd = fd
+        self._head = head
+        self._wake_receiver, self._wake_sender = os.pipe()
+        self._lock = threading.Lock()
+        """Held while a thread waits."""
+        self._is_closed = False
+
+    def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
+        with self._lock, memoryview(buffer).cast("B") as view:
+            if self._head:
+                piece, self._head = self._head[: len(view)], self._head[len(view) :]
+                view[: len(piece)] = piece
+                return len(piece)
+            if self._is_closed:
+                raise ClosedError("the pipe was closed while it was being read")
+            ready, _, _ = select.select([self._fd, self._wake_receiver], [], [], timeout)
+            if self._wake_receiver in ready:
+                os.read(self._wake_receiver, 1)
+            if self._fd not in ready or self._is_closed:
+                raise TimeoutError("no byte has arrived")
+            return os.readv(self._fd, [view])
+
+    def interrupt(self) -> None:
+        os.write(self._wake_sender, b".")
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.interrupt()
+        with self._lock:
+            os.close(self._wake_receiver)
+            os.close(self._wake_sender)
+
+
+def audio_files(directory: Path) -> list[Path]:
+    """The audio files below `directory`, by their suffixes: each directory's files before those of its
+    subdirectories, and numbers in names as numbers. Hidden files are left out, and links to directories."""
+    found: list[Path] = []
+    for place, directories, names in os.walk(directory):
+        directories[:] = sorted((it for it in directories if not it.startswith(".")), key=_natural)
+        found += (
+            Path(place, name)
+            for name in sorted(names, key=_natural)
+            if not name.startswith(".") and is_audio(None, Path("/", name).as_uri())
+        )
+    return found
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    parts = re.split(r"([0-9]+)", name.casefold())
+    return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in parts]

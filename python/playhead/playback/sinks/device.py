@@ -67,9 +67,12 @@ class Device:
         *,
         buffer_ms: int | None = None,
         backends: Sequence[miniaudio.Backend] = REAL_BACKENDS,
+        name: str | None = None,
     ) -> None:
         """A device for `format`, with a buffer of `buffer_ms` (None: as the `latency` of the first buffer
         says), on the first of `backends` that works.
+
+        `name` is the device's, or a part of it; None is the default device.
 
         Raises `NoDeviceError` if this miniaudio cannot be used.
         """
@@ -81,6 +84,7 @@ class Device:
             frame_bytes=format.frame_bytes, user_data_offset=user_data_offset(miniaudio.ffi)
         )
         self._backends = backends
+        self._name = name
         self._context: Any = None
         self._device: Any = None
         self._is_closed = False
@@ -116,6 +120,8 @@ class Device:
         # Without it miniaudio keeps one more period, which a device cannot play while its thread is late.
         flags = ffi.cast("char *", ffi.addressof(config)) + ffi.offsetof("ma_device_config", "periods") + 8
         flags[3] = b"\1"
+        if self._name is not None:
+            config.playback.pDeviceID = ffi.addressof(_named(self._context, self._name).id)
         # miniaudio's own stop callback would read `pUserData` as a Python object.
         config.dataCallback = ffi.cast(_DATA_CALLBACK, self.callback.data_callback)
         config.stopCallback = ffi.cast(_STOP_CALLBACK, self.callback.stop_callback)
@@ -164,6 +170,48 @@ def _make_context(backends: Sequence[miniaudio.Backend]) -> Any:
     if result != lib.MA_SUCCESS:
         raise miniaudio.MiniaudioError("cannot init context", result)
     return context
+
+
+def _devices(context: Any) -> dict[str, Any]:
+    """The devices of `context` by their names; the values live as long as it does."""
+    ffi, lib = miniaudio.ffi, miniaudio.lib
+    infos, count = ffi.new("ma_device_info **"), ffi.new("ma_uint32 *")
+    result = lib.ma_context_get_devices(context, infos, count, ffi.NULL, ffi.NULL)
+    if result != lib.MA_SUCCESS:
+        raise miniaudio.MiniaudioError("cannot list devices", result)
+    found = [infos[0][index] for index in range(count[0])]
+    return {ffi.string(info.name).decode("utf-8", "replace"): info for info in found}
+
+
+def _named(context: Any, name: str) -> Any:
+    devices = _devices(context)
+    fitting = [it for it in devices if name.casefold() in it.casefold()]
+    if name in devices:
+        fitting = [name]
+    if len(fitting) != 1:
+        raise NoDeviceError(
+            f"expected one audio device with {name!r} in its name, got"
+            f" {', '.join(map(repr, fitting or devices)) or 'no devices'}; choose one of them"
+        )
+    return devices[fitting[0]]
+
+
+async def device_names(backends: Sequence[miniaudio.Backend] = REAL_BACKENDS) -> list[str]:
+    """The names of the playback devices. Raises `NoDeviceError` if no sound system works."""
+
+    def find() -> list[str]:
+        silence = SilentStderr()
+        try:
+            with silence:
+                context = _make_context(backends)
+                try:
+                    return [*_devices(context)]
+                finally:
+                    miniaudio.lib.ma_context_uninit(context)
+        except miniaudio.MiniaudioError as error:
+            raise NoDeviceError(f"no sound system works (miniaudio: {error.args[0]}): {_REMEDY}") from error
+
+    return await trio.to_thread.run_sync(find, abandon_on_cancel=True)
 
 
 _APP_NAME = miniaudio.ffi.new("char[]", b"playhead")
@@ -330,17 +378,18 @@ async def _wait_over(buffer: PcmBuffer, callback: DeviceCallback) -> None:
 
 
 class DeviceSink:
-    """The machine's default sound device.
+    """A sound device: the machine's default, or the one with `device` in its name (`device_names`).
 
     `buffer_ms` is the device's own buffer, 20 to 120 (default 120, and 60 with `Player(latency="low")`): a
     pause or a volume change takes that long to be heard, and the machine may be busy that long without a
     drop-out.
     """
 
-    def __init__(self, *, buffer_ms: int | None = None) -> None:
+    def __init__(self, *, buffer_ms: int | None = None, device: str | None = None) -> None:
         if buffer_ms is not None and not 20 <= buffer_ms <= 120:
             raise UsageError(f"buffer_ms: expected 20 to 120, got {buffer_ms}")
         self._buffer_ms = buffer_ms
+        self._device = device
 
     @property
     def name(self) -> str:
@@ -348,7 +397,7 @@ class DeviceSink:
 
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         """See `Sink.play`. Raises `NoDeviceError` if no sound device can be opened."""
-        await play_through_device(buffers, partial(Device, buffer_ms=self._buffer_ms))
+        await play_through_device(buffers, partial(Device, buffer_ms=self._buffer_ms, name=self._device))
 
 
 class SilentStderr:

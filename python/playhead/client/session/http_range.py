@@ -194,6 +194,14 @@ class RangeBody:
             self._check_length(missing)
         return b"".join(pieces)
 
+    async def peek(self, n_bytes: int) -> bytes:
+        """Return what `take` will return next. Raises as `take`."""
+        piece = await self.take(n_bytes)
+        self._rest = piece + self._rest
+        self.position -= len(piece)
+        self.is_over = False
+        return piece
+
     def _is_framed(self) -> bool:
         """Return whether the message ends by itself, and not with the connection."""
         headers = self._response.headers

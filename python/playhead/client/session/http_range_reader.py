@@ -95,7 +95,7 @@ class HttpRangeReader:
         self._authorizing = trio.Lock()
         self._renewed_at = -RENEW_SECONDS
         self._run_bytes = run_bytes
-        self._arrivals = arrivals
+        self.arrivals = arrivals
         self._version = UNKNOWN_VERSION
         self._read_bytes = 0
         """Offset of the end of the furthest page that was read: the resource has at least as many."""
@@ -139,6 +139,16 @@ class HttpRangeReader:
             etag=self._version.if_range,
             cache_scope="private" if self._version.is_private else None,
         )
+
+    async def begin(self) -> RangeBody:
+        """Send the first GET, for the beginning, and return its answer; the first pages read its body.
+
+        Raises as reading the first page, and leaves nothing open then.
+        """
+        shared = _SharedBody(0, self._run_bytes)
+        body = await self._open_body(shared, 0)
+        self._bodies.append(shared)
+        return body
 
     async def aclose(self) -> None:
         """Close every answer that is still open. Idempotent."""
@@ -186,12 +196,7 @@ class HttpRangeReader:
             async with shared.turn:
                 if shared.is_over or shared.position != start:
                     return None
-                if shared.body is None:
-                    await self._drop_idle()
-                    shared.body = await self._open(start, shared.stop)
-                    if shared.body.version.honours_ranges is False:
-                        shared.stop = start + SAVE_BYTES  # it is the whole: another GET begins at 0 again
-                body = shared.body
+                body = shared.body or await self._open_body(shared, start)
                 piece = await body.take(end - start)
                 shared.position = body.position
                 is_read = not body.is_over
@@ -204,6 +209,13 @@ class HttpRangeReader:
         finally:
             if not is_read or shared.is_over:
                 await self._drop(shared)
+
+    async def _open_body(self, shared: _SharedBody, start: int) -> RangeBody:
+        await self._drop_idle()
+        shared.body = body = await self._open(start, shared.stop)
+        if body.version.honours_ranges is False:
+            shared.stop = start + SAVE_BYTES  # it is the whole: another GET begins at 0 again
+        return body
 
     def _end_at(self, size: int, url: str) -> None:
         """Take the end of a body without a length as the end of the resource."""
@@ -242,7 +254,7 @@ class HttpRangeReader:
                     stop if total is None else min(stop, total),
                     headers=download.headers,
                     known=known,
-                    arrivals=self._arrivals,
+                    arrivals=self.arrivals,
                     http_origins=None if self._authorize is None else self._allow_origins,
                 )
             except HttpRefusedError as error:

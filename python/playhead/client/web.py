@@ -1,0 +1,183 @@
+"""Web resources outside of a session: audio and playlists that the user names by their URLs.
+
+`Web.ask` sends one GET with a range and tells from its answer what the URL is. The player goes on reading the
+same answer, so that audio costs no second request.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import AsyncIterator, Collection
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from playhead.client.call_results.call_result import as_media
+from playhead.client.call_results.media import Head, ResourceMedia
+from playhead.client.session.arrivals import Arrivals
+from playhead.client.session.http_range_reader import PLAY_BYTES, HttpRangeReader
+from playhead.client.transports.http_client import guarded_client
+from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff, split_mime
+from playhead.content.playlists import is_playlist
+from playhead.errors import HttpRefusedError, LimitError, RangePastEndError
+from playhead.limits import DEFAULT_LIMITS, KIB, Limits
+from playhead.net_guard import Origin, check_url
+from playhead.redaction import redacted_url
+from playhead.results.candidates import title_of
+from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
+from playhead.stream.reader import RangeStream, open_stream
+
+if TYPE_CHECKING:
+    from mcp_types import ResourceLink
+
+REFUSALS: Final = frozenset({400, 404, 405, 406})
+"""Statuses with which an MCP endpoint answers a plain GET."""
+_SERVER_TYPES: Final = frozenset({"application/json", "application/problem+json", "text/event-stream"})
+_HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
+_PLAYLIST_HEADS: Final = (b"#EXTM3U", b"[playlist]")
+
+
+class WebKind(Enum):
+    """The kind of thing that a URL leads to."""
+
+    AUDIO = auto()
+    PLAYLIST = auto()
+    SERVER = auto()
+    """Neither, and the answer may be that of an MCP endpoint."""
+    OTHER = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebAnswer:
+    """The answer to the first GET for a URL."""
+
+    kind: WebKind
+    got: str
+    """The answer for a message: `HTTP 404 Not Found`, `a page of HTML (text/html)`."""
+    media: ResourceMedia
+
+    @property
+    def may_be_server(self) -> bool:
+        return self.kind is WebKind.SERVER
+
+
+class Web:
+    """Opens web resources from global addresses and `allow_origins`; close it with `aclose`."""
+
+    def __init__(self, *, allow_origins: Collection[Origin] = (), limits: Limits = DEFAULT_LIMITS) -> None:
+        self._client = guarded_client(allow_origins=allow_origins, limits=limits)
+        self._limits = limits
+        self._begun: dict[str, HttpRangeReader] = {}
+        """The readers of `ask` that nobody uses yet."""
+
+    def media(self, url: str, *, title: str = "", mime_type: str | None = None) -> ResourceMedia:
+        """Make a playable item of a URL; the last segment of its path is its title by default."""
+        return ResourceMedia(uri=url, title=title or title_of(url), mime_type=mime_type, streams=self)
+
+    async def ask(self, url: str) -> WebAnswer:
+        """Send one GET for the beginning of `url`, and tell what its answer is.
+
+        Raises what opening it raises, but for a status of `REFUSALS`.
+        """
+        reader = self._reader(url)
+        try:
+            body = await reader.begin()
+        except HttpRefusedError as error:
+            if error.status not in REFUSALS:
+                raise
+            is_file = is_playlist(None, url) or is_audio(None, url)
+            kind = WebKind.OTHER if is_file else WebKind.SERVER
+            return WebAnswer(kind=kind, got=f"HTTP {error.status}", media=self.media(url))
+        kind, got = WebKind.SERVER, split_mime(body.mime_type or "")[0] or "no content type"
+        if got not in _SERVER_TYPES:  # an event stream may send nothing for hours
+            kind = kind_of(url, got, await body.peek(SNIFF_BYTES))
+        if got in _HTML_TYPES:
+            got = f"a page of HTML ({got})"
+        media = self.media(url, mime_type=body.mime_type)
+        if kind in (WebKind.AUDIO, WebKind.PLAYLIST):
+            self._begun[url] = reader
+        else:
+            await reader.aclose()
+        return WebAnswer(kind=kind, got=got, media=media)
+
+    async def head(self, address: str, n_bytes: int) -> Head:
+        """Read the first bytes of a URL with one GET. Raises as opening it."""
+        async with aclosing(self._reader(address)) as reader:
+            body = await reader.begin()
+            return Head(await body.peek(n_bytes), body.mime_type, body.version.total_bytes)
+
+    async def read_playlist(self, answer: WebAnswer) -> bytes:
+        """Read the whole of a playlist. Raises `LimitError` past `Limits.playlist_bytes`."""
+        most, data, is_over = self._limits.playlist_bytes, bytearray(), False
+        async with aclosing(self._begun.pop(answer.media.uri)) as reader:
+            while not is_over:
+                try:
+                    page = await reader(len(data), len(data) + 64 * KIB)
+                except RangePastEndError:
+                    break
+                data += b"".join(blob for blob in page.blobs if isinstance(blob, bytes))
+                is_over = len(data) == page.total_bytes
+                if len(data) > most:
+                    where = redacted_url(answer.media.uri)
+                    expected = f"expected a playlist of at most {most} bytes (Limits.playlist_bytes)"
+                    raise LimitError(
+                        f"{where}: {expected}, got more",
+                        limit="playlist_bytes",
+                        allowed=most,
+                        got=len(data),
+                    )
+        return bytes(data)
+
+    @asynccontextmanager
+    async def open(
+        self, what: ResourceMedia | ResourceLink | str, *, options: StreamOptions | None = None
+    ) -> AsyncIterator[RangeStream]:
+        """Open a stream of one of its media. Raises `BlockedAddressError` for a URL that may not be read."""
+        what = as_media(what, streams=self)
+        reader = self._begun.pop(what.uri, None) or self._reader(what.uri)
+        assert reader.arrivals is not None
+        stream = open_stream(
+            reader,
+            options=options or DEFAULT_OPTIONS,
+            limits=self._limits,
+            strategy_name="http-range",
+            server_name=redacted_url(what.uri),
+            last_received=reader.arrivals.last_received,
+        )
+        async with aclosing(reader), stream as opened:
+            yield opened
+
+    def _reader(self, url: str) -> HttpRangeReader:
+        return HttpRangeReader(self._client, encoded_url(url), run_bytes=PLAY_BYTES, arrivals=Arrivals())
+
+    async def aclose(self) -> None:
+        """Close what was asked and not played, and every connection."""
+        async with self._client:
+            while self._begun:
+                await self._begun.popitem()[1].aclose()
+
+
+def kind_of(url: str, mime_type: str, head: bytes) -> WebKind:
+    """Tell what an answer with this type and these first bytes is. Pure."""
+    audio_format = sniff(head)
+    if mime_type in _HTML_TYPES:
+        return WebKind.OTHER
+    if head.startswith(_PLAYLIST_HEADS) or is_playlist(mime_type, url):
+        return WebKind.PLAYLIST
+    if audio_format is AudioFormat.TEXT:
+        return WebKind.OTHER
+    named = is_audio(mime_type, None)
+    is_named = is_audio(None, url) if named is None else named
+    return WebKind.AUDIO if is_named or audio_format is not None else WebKind.OTHER
+
+
+def encoded_url(url: str) -> str:
+    """Encode the characters of a URL as people type it that a request can't have: spaces, other letters."""
+    return quote(url, safe=string.punctuation)
+
+
+def origin_of(url: str) -> Origin:
+    """The origin of a URL that the user typed. Raises `BlockedAddressError` for an invalid one."""
+    return Origin.of(check_url(encoded_url(url)))

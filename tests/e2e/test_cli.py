@@ -181,7 +181,8 @@ def test_a_server_by_its_name_in_the_servers_file(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (["play", "no-such-file.mp3"], "no such file"),
-        (["play", "."], "is a directory"),
+        (["play", "."], "a directory with audio files"),
+        (["play"], "expected URLs, files, directories or a server"),
         (
             ["read", AUDIO_SERVER, "musicPlayer", "-o", "x", "--page-size", "1GiB"],
             "--page-size: expected 1 to",

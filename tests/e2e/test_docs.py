@@ -37,7 +37,7 @@ README, TUTORIAL = REPOSITORY / "README.md", DOCS / "tutorial.md"
 
 def test_the_readme_and_the_tutorial_have_commands() -> None:
     of_readme = [command.split()[1] for command in commands(README)]
-    assert of_readme == ["demo", "tools", "call", "play", "read", "check"]
+    assert of_readme == ["demo", "tools", "call", "ls", "play", "read", "check"]
     assert [command.split()[1] for command in commands(TUTORIAL)] == ["demo", "tools", "call"]
 
 

@@ -15,6 +15,8 @@ COMMANDS = [
     "tools",
     "call",
     "chat",
+    "ls",
+    "discover",
     "play",
     "read",
     "fleet",

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "demo": ("cli.streams", "Ask the example server for music and play it while it arrives."),
     "tools": ("cli.tools", "List a server's tools."),
+    "ls": ("cli.listing", "List a server's tools, resources, templates and prompts."),
+    "discover": ("config.commands.discover", "List the servers that other MCP clients have configured."),
     "call": ("cli.tools", "Call a tool, show its result and play its audio."),
     "chat": ("agent.commands.chat", "Chat with a model that can call your servers' tools."),
-    "play": ("cli.streams", "Play a resource while it is still arriving, or a local file."),
+    "play": ("cli.play", "Play audio from a server, the web or files while it is still arriving."),
     "read": ("cli.streams", "Read a resource in byte ranges and save it."),
     "fleet": (
         "check.commands.fleet",

@@ -72,7 +72,7 @@ def explain(
     async def of_resource(terminal: Terminal, report: Report) -> int:
         assert resource is not None
         target = await find_server(tool_id, terminal, config=config, trusted=trusted)
-        async with connected(target, timeout=timeout) as session:
+        async with connected(target, terminal, timeout=timeout) as session:
             options = replace(session.default_options(), **stream_options(strategy=strategy, timeout=timeout))
             media = replace(session.media(resource), description=description)
             report["resource"] = resource

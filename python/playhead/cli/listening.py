@@ -5,9 +5,9 @@ What they and `read` report of a stream is here too: on stderr while it waits, a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
@@ -15,14 +15,12 @@ import trio
 
 from playhead.cli.player_keys import player_keys
 from playhead.cli.runner import Report, message_of
-from playhead.cli.terminal import Terminal, clock, escape_line, first_line, human_bytes, live_line
+from playhead.cli.terminal import Terminal, escape_line, first_line
+from playhead.cli.views import PlayerView
 from playhead.errors import SeekError
 from playhead.stream.source import Playable, PlayableWrapper, Reader
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.text import Text
-
     from playhead.playback import Player, PlayerEvent, PlayerState, Sink
     from playhead.playback.pcm_buffer import Latency
     from playhead.stream.options import StreamEvent, StreamOptions, StreamStatistics
@@ -37,7 +35,7 @@ class WatchedMedia(PlayableWrapper):
         self._reader: Reader | None = None
 
     def statistics(self) -> StreamStatistics | None:
-        """Of the stream, if it is read as one and was opened."""
+        """Return the stream's statistics, if it is read as one and was opened."""
         return None if self._reader is None else self._reader.statistics()
 
     @property
@@ -51,46 +49,102 @@ class WatchedMedia(PlayableWrapper):
             yield self._reader
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Settings of a player, as the options of `playhead play` give them."""
+
+    start_seconds: float = 0.0
+    rate_hz: int | None = None
+    channels: int | None = None
+    latency: Latency = "deep"
+    is_muted: bool = False
+    repeats: bool = False
+    announces: bool = True
+    """Print the title of each item before its first sound."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Heard:
+    """The report of the media that are played, filled even if it fails or is interrupted."""
+
+    items: list[Report]
+    """Each item, under the keys of `--json`."""
+    files: list[str] = field(default_factory=list)
+    """The files of a `WaveSink` or `PcmSink`: from the second on it chooses their names."""
+    is_whole: bool = True
+    """False if a key moved or ended the audio."""
+
+    @classmethod
+    def of(cls, media: Sequence[Playable]) -> Heard:
+        """`media`, of which nothing was played yet."""
+        from playhead.playback import PlayerState
+
+        return cls(items=[_about(each) | player_report(PlayerState()) for each in media])
+
+    def flat(self) -> Report:
+        """The counts of all items; of a single one everything about its stream."""
+        found = dict(self.items[0]) if len(self.items) == 1 else {}
+        for name in ("title", "mime_type", "uri", "stopped", "error"):
+            found.pop(name, None)
+        for name in ("position_seconds", "underruns", "device_underruns", "bytes"):
+            numbers = [number for it in self.items if isinstance(number := it.get(name), int | float)]
+            if numbers:
+                found[name] = sum(numbers)
+        found["truncated"] = any(it["truncated"] for it in self.items)
+        return found
+
+
 async def listen(
-    media: Playable,
+    media: Sequence[Playable],
     sink: Sink,
     terminal: Terminal,
-    report: Report,
+    heard: Heard,
     *,
     options: StreamOptions | None = None,
-    start_seconds: float = 0.0,
-    rate_hz: int | None = None,
-    channels: int | None = None,
-    latency: Latency = "deep",
-) -> bool:
-    """Play `media` into `sink` to its end; the report is filled even when it fails or is interrupted.
+    settings: Listening = Listening(),
+) -> None:
+    """Play `media` one after another into `sink`, and fill `heard`.
 
-    At a terminal, keys control it. Returns False if one of them moved or ended it. Raises `SeekError` if it
-    can't start at `start_seconds`.
+    At a terminal, keys control it. Of several, each is named before its first sound, and what failed when it
+    did. Raises the first failure once all are over, and `SeekError` if the first item can't start at
+    `start_seconds`.
     """
-    from playhead.playback import Player
+    from playhead.playback import PcmSink, Player, Repeat, WaveSink
 
-    watched = WatchedMedia(media, options=options)
-    player = Player(sink, rate_hz=rate_hz, channels=channels, latency=latency)
-    async with player, player_keys(player, terminal) as keys:
+    watched = [WatchedMedia(each, options=options) for each in media]
+    volume = 0 if settings.is_muted else 100
+    player = Player(
+        sink,
+        volume=volume,
+        rate_hz=settings.rate_hz,
+        channels=settings.channels,
+        latency=settings.latency,
+    )
+    async with trio.open_nursery() as nursery, player, player_keys(player, terminal) as keys:
+        if settings.repeats:
+            player.set_repeat(Repeat.ALL)
+        nursery.start_soon(_tell, player.events(), heard.items, terminal, settings.announces)
         try:
-            view = partial(_view, player, [watched])
-            async with live_line(terminal, view):
-                await _play_from(player, watched, start_seconds)
+            with terminal.showing(partial(_view, player, watched)):
+                await _play_from(player, watched, settings.start_seconds)
                 await player.wait_finished()
         finally:
-            if (seen := watched.statistics()) is not None:
-                report |= stream_report(seen)
-                warn_of_server(seen, terminal)
-            now = player.snapshot()
-            report |= player_report(now)
-            if now.finding is not None:
-                terminal.warn(f"{escape_line(media.title)}: {now.finding}")
-    return keys.is_untouched
+            state = player.snapshot()
+            if state.index is not None:
+                heard.items[state.index] |= player_report(state)
+            for each, about in zip(watched, heard.items, strict=True):
+                if (seen := each.statistics()) is not None:
+                    about |= stream_report(seen)
+                    warn_of_server(seen, terminal)
+            if isinstance(sink, WaveSink | PcmSink):
+                heard.files += map(str, sink.paths)
+            if len(heard.files) > 1:
+                terminal.say(f"written to {', '.join(heard.files)}", whole=True)
+            heard.is_whole = keys.is_untouched
 
 
-async def _play_from(player: Player, media: Playable, start_seconds: float) -> None:
-    """Play `media` from this time on, without a sound before it."""
+async def _play_from(player: Player, media: Sequence[Playable], start_seconds: float) -> None:
+    """Play `media`, the first from this time on, without a sound before it."""
     if not start_seconds:
         await player.play(media)
         return
@@ -108,44 +162,9 @@ async def _play_from(player: Player, media: Playable, start_seconds: float) -> N
             end = now.position_seconds if now.position_is_exact else start_seconds
             at = f" at {end:.1f} s" if end < start_seconds else ""
             raise SeekError(
-                f"--start: expected a time before the end of {media.title!r}{at}, got {start_seconds:g} s"
+                f"--start: expected a time before the end of {media[0].title!r}{at}, got {start_seconds:g} s"
             )
     player.release("seek")
-
-
-async def listen_to_all(
-    media: Sequence[Playable], sink: Sink, terminal: Terminal, report: Report, *, options: StreamOptions
-) -> None:
-    """Play several one after another; each is told before its first sound, and what failed when it did.
-
-    `report["player"]` says what became of each, and the files of a `WaveSink` or `PcmSink`: from the second
-    on it chooses their names. Raises the first failure once all are over.
-    """
-    from playhead.playback import PcmSink, Player, PlayerState, WaveSink
-
-    watched = [WatchedMedia(each, options=options) for each in media]
-    heard: list[Report] = [_about(each) | player_report(PlayerState()) for each in media]
-    files: list[str] = []
-    report["player"] = {"items": heard, "files": files}
-    async with (
-        trio.open_nursery() as nursery,
-        Player(sink) as player,
-        player_keys(player, terminal),
-    ):
-        nursery.start_soon(_tell, player.events(), heard, terminal)
-        try:
-            async with live_line(terminal, partial(_view, player, watched)):
-                await player.play(watched)
-                await player.wait_finished()
-        finally:
-            for each, about in zip(watched, heard, strict=True):
-                if (seen := each.statistics()) is not None:
-                    about |= stream_report(seen)
-                    warn_of_server(seen, terminal)
-            if isinstance(sink, WaveSink | PcmSink):
-                files += map(str, sink.paths)
-            if len(files) > 1:
-                terminal.say(f"written to {', '.join(files)}", whole=True)
 
 
 def _about(media: Playable) -> Report:
@@ -159,19 +178,20 @@ def _about(media: Playable) -> Report:
 
 
 async def _tell(
-    events: trio.MemoryReceiveChannel[PlayerEvent], heard: list[Report], terminal: Terminal
+    events: trio.MemoryReceiveChannel[PlayerEvent], heard: list[Report], terminal: Terminal, announces: bool
 ) -> None:
     """Keep `heard` up to date until the player closes, and say what a person wants to know."""
     from playhead.playback import ItemEnd, ItemError, ItemResumed, ItemStart, ItemWaiting, StateChange
 
-    said = ""
+    last_message = ""
     rate_hz = 1
     async for event in events:
         match event:
             case ItemStart():
                 rate_hz = event.format.rate_hz
                 which = f" ({event.index + 1} of {len(heard)})" if len(heard) > 1 else ""
-                terminal.say(f"playing {escape_line(event.title)}{which}")
+                if announces:
+                    terminal.say(f"playing {escape_line(event.title)}{which}")
             case StateChange(state=state):
                 if state.index is not None and state.format is not None:
                     heard[state.index] |= player_report(state)
@@ -185,9 +205,9 @@ async def _tell(
                 message = message_of(error)
                 heard[event.index]["error"] = {"type": type(error).__name__, "message": message}
                 # Without a sound device each item fails for the same reason.
-                if len(heard) > 1 and message != said:
+                if len(heard) > 1 and message != last_message:
                     terminal.say(f"{escape_line(event.title)}: {message}", style="yellow")
-                    said = message
+                    last_message = message
             case ItemWaiting() | ItemResumed():
                 pass  # `waiting_lines` says so, with the server's name
             case _:
@@ -200,59 +220,6 @@ def _view(player: Player, watched: Sequence[WatchedMedia]) -> PlayerView:
     of_all = f" ({index + 1} of {len(watched)})" if len(watched) > 1 else ""
     media = watched[index]
     return PlayerView(now=now, stream=media.statistics(), buffered_bytes=media.buffered_bytes, of_all=of_all)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlayerView:
-    """The current item in three lines: its title; position, progress bar and duration; buffers, rates and
-    volume, the most important first, since a narrow terminal cuts off the rest."""
-
-    now: PlayerState
-    stream: StreamStatistics | None = None
-    buffered_bytes: int = 0
-    """Read and not yet decoded."""
-    of_all: str = ""
-    """Such as ` (1 of 2)`."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
-        now = self.now
-        yield _cut(f"{now.title or 'audio'}{self.of_all}", "bold")
-        position = ("" if now.position_is_exact else "~") + clock(now.position_seconds)
-        if now.duration_seconds is None:
-            yield _cut(position, "")
-        else:
-            row = Table.grid(expand=True, padding=(0, 1, 0, 0), pad_edge=False)
-            row.add_column(no_wrap=True)
-            row.add_column(ratio=1)
-            row.add_column(no_wrap=True)
-            bar = ProgressBar(total=now.duration_seconds or 1.0, completed=now.position_seconds)
-            row.add_row(position, bar, clock(now.duration_seconds))
-            yield row
-        yield _cut(" · ".join(self._details()), "dim")
-
-    def _details(self) -> Iterator[str]:
-        now, stream, rate = self.now, self.stream, self.now.stream_bytes_per_second
-        yield str(now.status)
-        ahead_seconds = now.buffered_seconds + (self.buffered_bytes / rate if rate else 0.0)
-        yield f"{ahead_seconds:.1f} s buffered"
-        if rate is not None:
-            yield f"{rate * 8 / 1000:.0f} kbit/s"
-        yield f"volume {now.volume}"
-        if stream is not None:
-            if stream.bandwidth_bytes_per_second:
-                yield f"link {human_bytes(stream.bandwidth_bytes_per_second)}/s"
-            yield f"{human_bytes(stream.bytes)} read"
-            if stream.reads.cache_bytes:
-                yield f"{human_bytes(stream.reads.cache_bytes)} from the cache"
-
-
-def _cut(text: str, style: str) -> Text:
-    from rich.text import Text
-
-    return Text(escape_line(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], None]:

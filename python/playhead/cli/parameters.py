@@ -354,8 +354,10 @@ def unusable_value(error: typer.BadParameter) -> str:
     return f"{expected}, got {text!r}"
 
 
-def make_sink(text: str | None, *, real_time: bool, stdout_has: str = _RESULT) -> Sink:
-    """Make the sink that `--sink` names, by default the audio device.
+def make_sink(
+    text: str | None, *, real_time: bool, stdout_has: str = _RESULT, device: str | None = None
+) -> Sink:
+    """Make the sink that `--sink` names, by default the audio device, which `--device` may name.
 
     Raises as `check_sink`. A missing device is reported when it is opened (`NoDeviceError`).
     """
@@ -364,7 +366,7 @@ def make_sink(text: str | None, *, real_time: bool, stdout_has: str = _RESULT) -
 
     match name:
         case "device":
-            return DeviceSink()
+            return DeviceSink(device=device)
         case "null":
             return NullSink(real_time=real_time)
         case "wave":

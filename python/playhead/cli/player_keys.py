@@ -37,7 +37,7 @@ VOLUME_STEP: Final = 5
 HELP: Final = "space pause · ←→ 5 s · ↑↓ volume · n next · p previous · q quit"
 _READ_BYTES: Final = 1024
 _BACKGROUND_SECONDS: Final = 1.0
-"""Between two looks at a terminal whose input is another process's."""
+"""The wait between two looks at a terminal whose input is another process's."""
 
 
 class Key(Enum):
@@ -76,9 +76,9 @@ class _Place(Enum):
 
     OUTSIDE = auto()
     ESCAPED = auto()
-    """After Escape."""
+    """Escape was read."""
     INSIDE = auto()
-    """After `Escape [` (ECMA-48's CSI) or `Escape O` (SS3, of a keypad in application mode)."""
+    """`Escape [` (ECMA-48's CSI) or `Escape O` (SS3, of a keypad in application mode) was read."""
 
 
 class KeyParser:
@@ -165,7 +165,7 @@ class PlayerKeys:
 
     async def seek(self) -> None:
         """Carry out the seeks, one at a time, until cancelled."""
-        said = ""
+        message = ""
         while True:
             await self._seek_wanted.wait()
             self._seek_wanted = trio.Event()
@@ -176,9 +176,9 @@ class PlayerKeys:
             try:
                 await self._player.seek(seconds)
             except PlayheadError as error:
-                if str(error) != said:  # held down, a key repeats thirty times per second
-                    said = str(error)
-                    self._terminal.say(said, style="yellow")
+                if str(error) != message:  # held down, a key repeats thirty times per second
+                    message = str(error)
+                    self._terminal.say(message, style="yellow")
             else:
                 self.is_untouched = False
             finally:
@@ -266,15 +266,15 @@ async def player_keys(player: Player, terminal: Terminal) -> AsyncIterator[Playe
     However the body ends, the terminal is then as it was before, and keys that were not read are discarded.
     """
     keys = PlayerKeys(player, terminal)
-    with _key_terminal(terminal) as found:
-        if found is None:
+    with _key_terminal(terminal) as keyboard:
+        if keyboard is None:
             yield keys
             return
         terminal.say(HELP, style="dim")
         with unwrap_exception_group(), trio.open_signal_receiver(*_job_signals()) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(found.follow_jobs, signals)
-                nursery.start_soon(found.read_keys, keys)
+                nursery.start_soon(keyboard.follow_jobs, signals)
+                nursery.start_soon(keyboard.read_keys, keys)
                 nursery.start_soon(keys.seek)
                 yield keys
                 nursery.cancel_scope.cancel()
@@ -287,16 +287,16 @@ def _key_terminal(terminal: Terminal) -> Iterator[KeyTerminal | None]:
         yield None
         return
     try:
-        found = KeyTerminal(fd)
-        if not found.is_ours:
+        keyboard = KeyTerminal(fd)
+        if not keyboard.is_ours:
             yield None
             return
         try:
-            found.take()
-            yield found
+            keyboard.take()
+            yield keyboard
         finally:
-            found.discard()
-            found.give_back()
+            keyboard.discard()
+            keyboard.give_back()
     finally:
         os.close(fd)
 

@@ -124,12 +124,14 @@ async def _supervise(command: Command, terminal: Terminal, report: Report, secon
                 nonlocal interrupted
                 async for number in signals:
                     if interrupted is not None:
+                        terminal.erase()
                         restore()
                         os._exit(128 + number)
                     interrupted = signal.Signals(number)
                     scope.cancel()
 
             nursery.start_soon(watch)
+            nursery.start_soon(terminal.draw)
             with trio.move_on_after(seconds) as scope:
                 try:
                     code = await command(terminal, report)

@@ -1,4 +1,4 @@
-"""`playhead demo`, `play` and `read`: stream audio to a speaker, or any resource to a file."""
+"""`playhead demo` and `read`, and the options that `read` and `play` share."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import partial
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast, get_type_hints
 
 import trio
 import typer
 
 from playhead.cli import parameters as p
-from playhead.cli.listening import listen, stream_report, waiting_lines, warn_of_server
-from playhead.cli.parameters import check_sink, file_to_write, has_device, make_sink
+from playhead.cli.listening import Heard, Listening, listen, stream_report, waiting_lines, warn_of_server
+from playhead.cli.parameters import file_to_write, has_device, make_sink
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
 from playhead.cli.targets import connected, find_media, find_server, options_for, stream_options
 from playhead.cli.terminal import (
@@ -25,10 +24,9 @@ from playhead.cli.terminal import (
     clock,
     escape_line,
     human_bytes,
-    live_line,
     naming_stdout,
-    seconds_of,
 )
+from playhead.cli.views import TransferView
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +44,6 @@ PLAYBACK = ("playhead.playback",)
 class StreamFlags:
     """The arguments and options that `play` and `read` share, declared once."""
 
-    pairs: p.Pairs = None
     arguments: p.ArgsJson = None
     config: p.ConfigFile = None
     trusted: p.Trust = False
@@ -103,90 +100,11 @@ def with_stream_flags(command: Callable[Concatenate[StreamFlags, _Own], None]) -
 
 
 @with_stream_flags
-def play(
-    flags: StreamFlags,
-    server: Annotated[str, typer.Argument(metavar="SERVER|FILE", help="A server, or a local file.")],
-    what: Annotated[
-        str | None,
-        typer.Argument(metavar="WHAT", help="A URI, or a tool (its first playable link or blob)."),
-    ] = None,
-    sink: p.SinkName = None,
-    real_time: Annotated[
-        bool, typer.Option("--real-time", help="With --sink null: play at the speed of a speaker.")
-    ] = False,
-    start: Annotated[
-        str | None, typer.Option("--start", metavar="TIME", help="Start at this time, e.g. 90 or 1:30.")
-    ] = None,
-    rate: Annotated[
-        int | None,
-        typer.Option("--rate", min=8000, max=384_000, metavar="HZ", help="Convert to this sample rate."),
-    ] = None,
-    channels: Annotated[
-        int | None,
-        typer.Option("--channels", min=1, max=32, metavar="N", help="Convert to this number of channels."),
-    ] = None,
-    latency: Annotated[
-        Literal["deep", "low"],
-        typer.Option("--latency", help="How much the audio device holds: low is 60 ms, and may drop out."),
-    ] = "deep",
-) -> None:
-    """Play a resource while it is still arriving, or a local file.
-
-    At a terminal, keys control the player: space pauses, left and right seek
-    by 5 s, up and down change the volume, n and p go to the next and the
-    previous item, q quits.
-    """
-    given = flags.stream_options()
-    tool_arguments = p.parse_arguments(flags.pairs, flags.arguments)
-    stdout_has = "the object of --json" if flags.json_output else ""
-    check_sink(sink, stdout_has=stdout_has)
-    start_seconds = 0.0 if start is None else seconds_of(start)
-    if start_seconds is None:
-        raise UsageError(f"--start: expected a time such as 90 or 1:30, got {start!r}")
-    playing = partial(listen, start_seconds=start_seconds, rate_hz=rate, channels=channels, latency=latency)
-    if what is None and not Path(server).is_file():
-        problem = "is a directory" if Path(server).exists() else "no such file"
-        raise UsageError(
-            f"{server!r}: {problem}; to play from a server, add a URI or a tool and its arguments:"
-            " playhead play SERVER WHAT"
-        )
-
-    async def command(terminal: Terminal, report: Report) -> int:
-        started = trio.current_time()
-        try:
-            if what is None:
-                from playhead.playback import FileMedia
-
-                speaker = make_sink(sink, real_time=real_time, stdout_has=stdout_has)
-                await playing(FileMedia(Path(server)), speaker, terminal, report)
-            else:
-                target = await flags.find_server(server, terminal)
-                async with connected(
-                    target, timeout=flags.timeout, modules=PLAYBACK, cache=flags.cache
-                ) as session:
-                    media = await find_media(
-                        session, what, tool_arguments, playable=True, timeout=flags.timeout
-                    )
-                    waiting = waiting_lines(terminal, session.server_name)
-                    options = options_for(session, given, profile="play", on_event=waiting)
-                    speaker = make_sink(sink, real_time=real_time, stdout_has=stdout_has)
-                    await playing(media, speaker, terminal, report, options=options)
-        finally:
-            report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
-        heard = report.get("position_seconds", 0.0)
-        assert isinstance(heard, float)
-        drops = f", drop-outs of the device {count}" if (count := report["device_underruns"]) else ""
-        terminal.say(f"played {clock(heard)}, underruns {report['underruns']}{drops}", style="green")
-        return EXIT_FAILED if report["truncated"] else EXIT_DONE
-
-    run_command(command, json_output=flags.json_output, deadline=flags.deadline)
-
-
-@with_stream_flags
 def read(
     flags: StreamFlags,
     server: p.Server,
     what: Annotated[str, typer.Argument(metavar="WHAT", help="A URI, or a tool (its first link or blob).")],
+    pairs: p.Pairs = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to save. [default: stdout]")
     ] = None,
@@ -197,7 +115,7 @@ def read(
     written to directly; `-o -` is stdout.
     """
     given = flags.stream_options()
-    tool_arguments = p.parse_arguments(flags.pairs, flags.arguments)
+    tool_arguments = p.parse_arguments(pairs, flags.arguments)
     if output in {Path("-"), Path("/dev/stdout")}:
         output = None
     if output is None and flags.json_output:
@@ -210,13 +128,16 @@ def read(
     async def command(terminal: Terminal, report: Report) -> int:
         started = trio.current_time()
         target = await flags.find_server(server, terminal)
-        async with connected(target, timeout=flags.timeout, cache=flags.cache) as session:
-            media = await find_media(session, what, tool_arguments, playable=False, timeout=flags.timeout)
+        async with connected(target, terminal, timeout=flags.timeout, cache=flags.cache) as session:
+            media = await find_media(
+                session, what, tool_arguments, terminal, playable=False, timeout=flags.timeout
+            )
             waiting = waiting_lines(terminal, session.server_name)
             options = options_for(session, given, profile="save", on_event=waiting)
             async with media.open(options) as stream:
+                view = TransferView(title=media.title, stream=stream)
                 try:
-                    async with live_line(terminal, lambda: _line(stream)):
+                    with terminal.showing(lambda: view):
                         report["sha256"] = await _save(stream, output)
                 finally:
                     report |= stream_report(stream.statistics())
@@ -242,18 +163,6 @@ async def _save(stream: RangeStream, output: Path | None) -> str:
     with naming_stdout():
         await trio.to_thread.run_sync(sys.stdout.buffer.flush, abandon_on_cancel=True)
     return digest.hexdigest()
-
-
-def _line(stream: RangeStream) -> str:
-    now = stream.statistics()
-    rate = now.bandwidth_bytes_per_second
-    return (
-        f"{human_bytes(now.bytes)}"
-        + (f" of {human_bytes(now.size_bytes)}" if now.size_bytes else "")
-        + (f" · {human_bytes(rate)}/s" if rate else "")
-        + (f" · {human_bytes(now.reads.cache_bytes)} from the cache" if now.reads.cache_bytes else "")
-        + f" · {now.in_flight} in flight"
-    )
 
 
 def demo(
@@ -285,18 +194,26 @@ def demo(
         speaker = make_sink(chosen, real_time=real_time)
         server = from_command((sys.executable, "-m", "playhead", "serve", "audio", "--mixer", "memory"))
         started = trio.current_time()
-        async with connected(server, modules=PLAYBACK) as session:
+        async with connected(server, terminal, modules=PLAYBACK) as session:
             terminal.say(f"connected to {session.server_name} (MCP {session.protocol_version}) over stdio")
-            media = await find_media(session, TOOL, p.GivenArguments(values={"query": query}), playable=True)
+            typed = p.GivenArguments(values={"query": query})
+            media = await find_media(session, TOOL, typed, terminal, playable=True)
             size = f", {human_bytes(media.size_bytes)}" if media.size_bytes else ""
             terminal.say(f"{TOOL} answered with a link: {escape_line(media.title)} ({media.mime_type}{size})")
             waiting = waiting_lines(terminal, session.server_name)
             options = options_for(session, given, profile="play", on_event=waiting)
-            whole = await listen(media, speaker, terminal, report, options=options)
+            heard = Heard.of([media])
+            try:
+                settings = Listening(announces=False)
+                await listen([media], speaker, terminal, heard, options=options, settings=settings)
+            finally:
+                report |= heard.flat()
             report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
             report["pcm_sha256"] = report["local_pcm_sha256"] = report["same_as_local_decode"] = None
             saving = options_for(session, given, profile="save", on_event=waiting)
-            same = await _compare_with_local_decode(media, speaker, report, saving) if whole else None
+            same = (
+                await _compare_with_local_decode(media, speaker, report, saving) if heard.is_whole else None
+            )
         if not json_output:
             _summarise(terminal, report)
         return EXIT_FAILED if same is False else EXIT_DONE

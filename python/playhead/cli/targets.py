@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,7 @@ from playhead.cli import quick_imports
 from playhead.cli.parameters import GivenArguments, parse_pairs, parse_size
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.cli.trust import with_consent
+from playhead.cli.views import CallView
 from playhead.errors import ProtocolError, RemoteError, ServerError, ToolFailedError, UsageError
 from playhead.escaping import did_you_mean
 from playhead.limits import DEFAULT_LIMITS, Limits
@@ -23,6 +24,7 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 if TYPE_CHECKING:
     from playhead.cache import PageCache
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
+    from playhead.client.oauth import ShowUrl
     from playhead.config.servers import ServerConfig
     from playhead.config.trust import Trust
     from playhead.content import Block
@@ -87,6 +89,7 @@ def with_permissions(
 @asynccontextmanager
 async def connected(
     server: ServerConfig,
+    terminal: Terminal,
     *,
     timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
     modules: Sequence[str] = (),
@@ -101,24 +104,28 @@ async def connected(
     """
     from playhead.client.transports.server_process import started_early
 
-    async with started_early(server) as target:
-        with quick_imports():
-            from playhead.client import connect
+    async with AsyncExitStack() as stack:
+        with terminal.doing(f"connecting to {server.name}"):
+            target = await stack.enter_async_context(started_early(server))
+            with quick_imports():
+                from playhead.client import connect
 
-            for module in modules:
-                import_module(module)
-        pages = opened_cache(cache or server.cache)
-        async with connect(target, limits=limits_for(timeout), show_url=show_url, cache=pages) as session:
-            yield session
+                for module in modules:
+                    import_module(module)
+            pages = opened_cache(cache or server.cache, terminal)
+            session = await stack.enter_async_context(
+                connect(target, limits=limits_for(timeout), show_url=url_shower(terminal), cache=pages)
+            )
+        yield session
 
 
-def opened_cache(where: str | None) -> PageCache | None:
+def opened_cache(where: str | None, terminal: Terminal) -> PageCache | None:
     """Open the page cache of `--cache`. Raises `UsageError` if it cannot be used."""
     if where is None:
         return None
     from playhead.cache import open_cache
 
-    return open_cache(where, on_trouble=Terminal(json_output=False).warn)
+    return open_cache(where, on_trouble=terminal.warn)
 
 
 def limits_for(timeout: float | None) -> Limits:
@@ -134,17 +141,19 @@ def limits_for(timeout: float | None) -> Limits:
     )
 
 
-async def show_url(url: str) -> None:
-    """Open the authorization page in a browser, and print its URL in case none opens.
+def url_shower(terminal: Terminal) -> ShowUrl:
+    """Return a function that opens the authorization page in a browser, and prints its URL in case none
+    opens."""
 
-    Printed to stderr even with `--json`, because the program is waiting for its user.
-    """
-    import webbrowser
+    async def show_url(url: str) -> None:
+        import webbrowser
 
-    import trio
+        import trio
 
-    Terminal(json_output=False).say(f"to allow the access, open {escape_line(url)}", whole=True)
-    await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+        terminal.say_anyway(f"to allow the access, open {escape_line(url)}", whole=True)
+        await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+
+    return show_url
 
 
 def stream_options(
@@ -224,18 +233,34 @@ async def call_tool(
     session: Session,
     tool: str,
     arguments: Mapping[str, Any],
+    terminal: Terminal,
     *,
     timeout: float | None,  # noqa: ASYNC109 - as in Session.call_tool
     policy: Policy | None = None,
 ) -> CallResult:
-    """Call `Session.call_tool`; the error about a tool that is not listed gets the names of near ones."""
+    """Call `Session.call_tool`, with its progress at the terminal.
+
+    The error about a tool that is not listed gets the names of near ones.
+    """
+    view = CallView(tool=tool)
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        view.progress, view.total, view.message = progress, total, message or view.message
+
     try:
-        result = await session.call_tool(tool, arguments, timeout=timeout, policy=policy)
+        with terminal.showing(lambda: view):
+            result = await session.call_tool(
+                tool,
+                arguments,
+                timeout=timeout,
+                policy=policy,
+                on_progress=on_progress if terminal.is_live else None,
+            )
     except ServerError as error:
         if hint := await _unlisted(session, tool):
-            said = f"{error}; {hint}"
+            message = f"{error}; {hint}"
             raise ServerError(
-                said, code=error.code, data=error.data, server_message=error.server_message
+                message, code=error.code, data=error.data, server_message=error.server_message
             ) from error
         raise
     # Of some frameworks the refusal is a result.
@@ -256,6 +281,7 @@ async def find_media(
     session: Session,
     what: str,
     given: GivenArguments,
+    terminal: Terminal,
     *,
     playable: bool,
     timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
@@ -276,7 +302,7 @@ async def find_media(
     arguments = given.for_tool(what, listed.get("inputSchema"))
     if what == session.default_options().poll_tool or is_queue_schema(listed.get("outputSchema")):
         return session.queue(what, arguments)  # a call here would lose its first chunks
-    result = await call_tool(session, what, arguments, timeout=timeout)
+    result = await call_tool(session, what, arguments, terminal, timeout=timeout)
     raise_tool_error(what, result)
     # Without audio, play any other resource: the user asked for it.
     found = ((*result.media, *result.resources) if playable else result.resources)[:1]

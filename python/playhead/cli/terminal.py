@@ -13,8 +13,8 @@ import os
 import re
 import sys
 import termios
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
@@ -29,13 +29,20 @@ if TYPE_CHECKING:
     from rich.markdown import Markdown
     from rich.text import Text
 
+View = Callable[[], "str | ConsoleRenderable"]
+"""Returns the present content. A string is escaped and takes one line; anything else draws itself."""
+
 
 T = TypeVar("T")
 
 _SHOWN_CHARS: Final = 200
 """The part of an error that fits into a status line; all of it is shown if the stream fails."""
 _REDRAW_SECONDS: Final = 0.1
-"""Ten updates per second look smooth and take under 1 % of a core."""
+"""Ten updates per second look smooth and take under 1 % of a core. Shorter waits are not drawn at all."""
+_HIDE_CURSOR: Final = "\x1b[?25l"
+_SHOW_CURSOR: Final = "\x1b[?25h"
+_ELAPSED_SECONDS: Final = 1.0
+"""A status line counts the seconds from here on."""
 
 
 def _console(**options: Any) -> Console:
@@ -80,15 +87,6 @@ def mode_restorer(fd: int) -> Callable[[], None]:
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
-    """Ignore a stderr that is full or gone: the exit code still reports the failure."""
-    try:
-        yield
-    except OSError:
-        give_up(sys.stderr)
-
-
-@contextmanager
 def naming_stdout() -> Iterator[None]:
     """Add the name `stdout` to an `OSError` raised by a write to it (a full disk)."""
     try:
@@ -99,11 +97,18 @@ def naming_stdout() -> Iterator[None]:
 
 
 class Terminal:
-    """The output of one command: results on stdout, everything else on stderr."""
+    """The output of one command: results on stdout, everything else on stderr.
+
+    The views of `showing` are drawn below all of it, on stderr.
+    """
 
     def __init__(self, *, json_output: bool) -> None:
         self.json_output = json_output
         self._secrets: set[str] = set()
+        self._views: list[View] = []
+        self._wanted = trio.Event()
+        self._drawn: list[int] = []
+        """The width in cells of each line that is drawn below the remarks."""
 
     @cached_property
     def out(self) -> Console:
@@ -123,19 +128,68 @@ class Terminal:
 
     @property
     def is_live(self) -> bool:
-        """True if a live progress line can be drawn: only on a terminal, never with `--json`."""
-        return not self.json_output and self.err.is_terminal
+        """True if views can be drawn: only on a terminal, never with `--json`."""
+        return not self.json_output and sys.stderr.isatty()
+
+    # --- remarks, on stderr --------------------------------------------------------------------------
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Make room for a remark. A stderr that is full or gone is ignored: the exit code still reports the
+        failure."""
+        self.erase()
+        try:
+            yield
+        except OSError:
+            give_up(sys.stderr)
 
     def say(self, text: str, *, style: str = "", whole: bool = False) -> None:
         """Print a remark on stderr; silent with `--json`. `whole` prints one long line, to be copied."""
         if not self.json_output:
-            with _telling():
-                self.err.print(_text(escape(self.redacted(text)), style=style), soft_wrap=whole)
+            self.say_anyway(text, style=style, whole=whole)
+
+    def say_anyway(self, text: str, *, style: str = "", whole: bool = False) -> None:
+        """Print a remark with `--json`, too: the program waits for its user."""
+        with self._telling():
+            self.err.print(_text(escape(self.redacted(text)), style=style), soft_wrap=whole)
+
+    def line(self, text: str, *, style: str = "") -> None:
+        """Print a remark as exactly one line of stderr, truncated to the width of the terminal."""
+        if not self.json_output:
+            with self._telling():
+                self.err.print(
+                    _text(escape_line(self.redacted(text)), style=style), no_wrap=True, overflow="ellipsis"
+                )
+
+    def prompt(self, text: str, *, style: str = "") -> None:
+        """Print a remark on stderr without a newline."""
+        if not self.json_output:
+            with self._telling():
+                self.err.print(_text(escape(self.redacted(text)), style=style), end="", soft_wrap=True)
+                self.err.file.flush()
+
+    def warn(self, text: str) -> None:
+        """Print a warning about a successful result on stderr, with `--json` too."""
+        with self._telling():
+            self.err.print(_text(("warning: ", "yellow"), escape(self.redacted(text))), soft_wrap=True)
+
+    def fail(self, text: str) -> None:
+        """Print an error on stderr."""
+        with self._telling():
+            self.err.print(_text(("error: ", "bold red"), escape(self.redacted(text))), soft_wrap=True)
+
+    # --- the result, on stdout -----------------------------------------------------------------------
+
+    @contextmanager
+    def _printing(self) -> Iterator[None]:
+        self.erase()
+        with naming_stdout():
+            yield
 
     def show(self, text: str) -> None:
         """Print a part of the result on stdout; silent with `--json`, which prints one object at the end."""
         if not self.json_output:
-            with naming_stdout():
+            with self._printing():
                 self.out.print(_text(escape(text)))
 
     def show_markdown(self, text: str) -> None:
@@ -144,63 +198,104 @@ class Terminal:
         if markdown is None:
             self.show(text)
             return
-        with naming_stdout():
+        with self._printing():
             self.out.print(markdown, soft_wrap=False)
 
     def write(self, text: str) -> None:
         """Write a piece of the result to stdout immediately; silent with `--json`."""
         if not self.json_output:
-            with naming_stdout():
+            with self._printing():
                 sys.stdout.write(escape(text))
                 sys.stdout.flush()
 
-    def line(self, text: str, *, style: str = "") -> None:
-        """Print a remark as exactly one line of stderr, truncated to the width of the terminal."""
-        if not self.json_output:
-            with _telling():
-                self.err.print(
-                    _text(escape_line(self.redacted(text)), style=style), no_wrap=True, overflow="ellipsis"
-                )
-
-    def prompt(self, text: str, *, style: str = "") -> None:
-        """Print a remark on stderr without a newline."""
-        if not self.json_output:
-            with _telling():
-                self.err.print(_text(escape(self.redacted(text)), style=style), end="", soft_wrap=True)
-                self.err.file.flush()
-
-    def show_rows(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Print the result in two columns; wide names are folded, never truncated."""
+    def show_rows(self, rows: Iterable[Sequence[str]]) -> None:
+        """Print the result in columns; wide ones are folded, never truncated. Only the last has lines."""
         if not self.json_output:
             from rich.table import Table
 
             table = Table(box=None, show_header=False, pad_edge=False)
-            table.add_column(overflow="fold")
-            table.add_column(overflow="fold")
-            for name, text in rows:
-                table.add_row(_text(escape_line(name)), _text(escape(self.redacted(text))))
+            for *names, text in rows:
+                while len(table.columns) <= len(names):
+                    table.add_column(overflow="fold")
+                table.add_row(*map(_text, map(escape_line, names)), _text(escape(self.redacted(text))))
             with self.out.capture() as captured:
                 self.out.print(table, soft_wrap=False)
             lines = [line.rstrip() for line in captured.get().splitlines()]  # rich pads to the column width
             if lines:
-                with naming_stdout():
+                with self._printing():
                     self.out.print(_text("\n".join(lines)))
-
-    def warn(self, text: str) -> None:
-        """Print a warning about a successful result on stderr, with `--json` too."""
-        with _telling():
-            self.err.print(_text(("warning: ", "yellow"), escape(self.redacted(text))), soft_wrap=True)
-
-    def fail(self, text: str) -> None:
-        """Print an error on stderr."""
-        with _telling():
-            self.err.print(_text(("error: ", "bold red"), escape(self.redacted(text))), soft_wrap=True)
 
     def print_json(self, value: dict[str, Any]) -> None:
         """Print the one JSON object of `--json`, in ASCII, so that it can't contain terminal controls."""
-        with naming_stdout():
+        with self._printing():
             sys.stdout.write(json.dumps(self.redacted(value), ensure_ascii=True, default=str) + "\n")
             sys.stdout.flush()
+
+    # --- views, below the remarks ----------------------------------------------------------------------
+
+    @contextmanager
+    def showing(self, view: View) -> Iterator[None]:
+        """Draw `view()` while the block runs; of nested ones the newest. Only if `is_live`."""
+        self._views.append(view)
+        self._wanted.set()
+        try:
+            yield
+        finally:
+            self._views.remove(view)
+            self.erase()
+
+    def doing(self, text: str) -> AbstractContextManager[None]:
+        """Show what the command waits for in one line, with the seconds, while a block runs."""
+        began = trio.current_time()
+
+        def line() -> str:
+            seconds = trio.current_time() - began
+            return self.redacted(text) + (f" · {seconds:.0f} s" if seconds >= _ELAPSED_SECONDS else "")
+
+        return self.showing(line)
+
+    async def draw(self) -> None:
+        """Draw the views of `showing` until cancelled. A terminal that can't move its cursor gets none."""
+        if not self.is_live or os.environ.get("TERM", "dumb") in {"", "dumb", "unknown"}:
+            return
+        while True:
+            await self._wanted.wait()
+            await trio.sleep(_REDRAW_SECONDS)
+            if self._views:
+                self._redraw(self._views[-1]())
+            else:
+                self._wanted = trio.Event()
+
+    def _redraw(self, now: str | ConsoleRenderable) -> None:
+        from rich.segment import Segment, SegmentLines
+        from rich.text import Text
+
+        if isinstance(now, str):
+            now = Text(escape_line(now), no_wrap=True, overflow="ellipsis")
+        lines = self.err.render_lines(now, pad=False)
+        with self.err.capture() as drawn:
+            self.err.print(SegmentLines(lines, new_lines=True), end="")
+        before = self._erasing() or _HIDE_CURSOR
+        self._drawn = [Segment.get_line_length(line) for line in lines]
+        self._write(before + drawn.get())
+
+    def erase(self) -> None:
+        """Erase the view, until it is drawn again."""
+        if self._drawn:
+            self._write(self._erasing() + _SHOW_CURSOR)
+
+    def _erasing(self) -> str:
+        """Return the controls that erase the view. Most terminals fold what has become wider than they are,
+        since it was drawn. Line by line: tmux saves a screen that is erased as a whole in its history."""
+        columns = self.err.width
+        rows = sum(max(1, -(-cells // columns)) for cells in self._drawn)
+        self._drawn = []
+        return "\r" + "\x1b[1A\x1b[2K" * rows if rows else ""
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # the next remark gives up
+            self.err.file.write(text)
+            self.err.file.flush()
 
 
 _SIGNS: Final = re.compile(
@@ -257,34 +352,6 @@ def _make_safe(tokens: Iterable[Token]) -> None:
 __all__ = ["Terminal", "escape", "escape_line", "give_up", "mode_restorer", "naming_stdout"]
 
 
-@asynccontextmanager
-async def live_line(terminal: Terminal, line: Callable[[], str | ConsoleRenderable]) -> AsyncIterator[None]:
-    """Redraw `line()` while the body runs, if stderr is a terminal and the output is not `--json`.
-
-    A string is escaped and cut to the terminal's width; anything else draws itself.
-    """
-    if not terminal.is_live:
-        yield
-        return
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(console=terminal.err, auto_refresh=False, transient=True) as live:
-        async with trio.open_nursery() as nursery:
-
-            async def draw() -> None:
-                while True:
-                    now = line()
-                    if isinstance(now, str):
-                        now = Text(escape_line(now), no_wrap=True, overflow="ellipsis")
-                    live.update(now, refresh=True)
-                    await trio.sleep(_REDRAW_SECONDS)
-
-            nursery.start_soon(draw)
-            yield
-            nursery.cancel_scope.cancel()
-
-
 def first_line(text: str) -> str:
     """The first line of a message, escaped and cut."""
     first, _, rest = text.partition("\n")
@@ -312,7 +379,7 @@ _CLOCK: Final = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d*)?)", re.ASCII)
 
 def seconds_of(text: str) -> float | None:
     """Parse `90`, `1:30`, `1:02:03` or `7.5` as seconds; None for anything else."""
-    found = _CLOCK.fullmatch(text)
-    if found is None:
+    match = _CLOCK.fullmatch(text)
+    if match is None:
         return None
-    return sum(float(part) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True) if part)
+    return sum(float(part) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True) if part)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playhead.cli import parameters as p
-from playhead.cli.listening import listen_to_all, waiting_lines
+from playhead.cli.listening import Heard, listen, waiting_lines
 from playhead.cli.parameters import check_sink, make_sink
 from playhead.cli.runner import EXIT_DONE, EXIT_NO_CONNECTION, Report, run_command
 from playhead.cli.targets import (
@@ -19,8 +19,8 @@ from playhead.cli.targets import (
     find_server,
     limits_for,
     options_for,
-    show_url,
     stream_options,
+    url_shower,
 )
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.cli.trust import with_consent
@@ -62,7 +62,7 @@ def tools(
         if server is None:
             raise UsageError("expected SERVER or --all (every server in the servers file), got neither")
         target = await find_server(server, terminal, config=config, trusted=trusted)
-        async with connected(target, timeout=timeout) as session:
+        async with connected(target, terminal, timeout=timeout) as session:
             offered = await session.list_tools()
             report["server"] = session.server_name
             report["protocol_version"] = session.protocol_version
@@ -99,7 +99,7 @@ async def _every_server(
     )
     for each in servers.values():
         terminal.hide(each.secrets)
-    async with open_hub(servers, tool_configs=sources, limits=limits, show_url=show_url) as hub:
+    async with open_hub(servers, tool_configs=sources, limits=limits, show_url=url_shower(terminal)) as hub:
         await hub.connect_all()
         found = await hub.discover_and_register_all_tools()
         states = list(hub.states.values())
@@ -208,12 +208,12 @@ def call(
             lambda trust: _resolve(target, tool, file=tool_config, unsaved=unsaved, trust=trust),
             trusted=trusted,
         )
-        async with connected(target, timeout=timeout) as session:
+        async with connected(target, terminal, timeout=timeout) as session:
             policy = resolution.policy(session.policy)
             tool_arguments = await arguments_for(
                 session, tool, typed, force=force, advice="; --force sends it anyway"
             )
-            result = await call_tool(session, tool, tool_arguments, timeout=timeout, policy=policy)
+            result = await call_tool(session, tool, tool_arguments, terminal, timeout=timeout, policy=policy)
             report |= result_report(tool, result)
             outputs = OutputStore(default_output_folder())
             processed = await process(
@@ -234,7 +234,9 @@ def call(
                     waiting = waiting_lines(terminal, session.server_name)
                     options = options_for(session, given, profile="play", on_event=waiting)
                     speaker = make_sink(sink, real_time=False)
-                    await listen_to_all(processed.media, speaker, terminal, report, options=options)
+                    heard = Heard.of(processed.media)
+                    report["player"] = {"items": heard.items, "files": heard.files}
+                    await listen(processed.media, speaker, terminal, heard, options=options)
             finally:
                 report["saved"] = await saved_report(processed, terminal, played=played)
         raise_errors(tool, result)

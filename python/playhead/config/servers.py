@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -168,6 +169,17 @@ def default_servers(
     return servers
 
 
+def server_names(path: Path | None, *, environment: Mapping[str, str] | None = None) -> frozenset[str]:
+    """The names in the file at `path`, by default in the files of `find_servers`, accepted or not: nothing
+    of them is used. An unreadable file has none."""
+    environment = os.environ if environment is None else environment
+    found: set[str] = set()
+    for each in (path,) if path else (user_directory(environment) / DEFAULT_FILE, *map(Path, SERVERS_FILES)):
+        with suppress(ConfigError):
+            found |= {*_names(read_document(each, advice=""))}
+    return frozenset(found)
+
+
 def resolve_target(
     text: str,
     config_path: Path | None = None,
@@ -189,7 +201,7 @@ def resolve_target(
         servers = user_servers(environment) or {}
         if not is_url_or_command(text):
             project = trust.project_file(SERVERS_FILES)
-    offered = () if project is None else _names(project)
+    offered = () if project is None else _names(project.values)
     if text in servers:
         if project is not None and text in offered:
             trust.say(_SHADOWED.format(name=text, path=project.path))
@@ -229,7 +241,7 @@ def user_servers(environment: Mapping[str, str]) -> dict[str, ServerConfig] | No
 
 def project_servers(file: ProjectFile, *, environment: Mapping[str, str]) -> dict[str, ServerConfig]:
     """Load the servers of an accepted file of the current directory. Raises `ConfigError`."""
-    for name in _names(file):
+    for name in _names(file.values):
         if is_url_or_command(name):
             raise ConfigError(
                 f"{place(file.path.name, ('mcpServers',))}: {name!r} looks like a URL or a command"
@@ -239,8 +251,8 @@ def project_servers(file: ProjectFile, *, environment: Mapping[str, str]) -> dic
     return _servers(file.values, Path(file.path.name), environment=environment, expanded=shown)
 
 
-def _names(file: ProjectFile) -> tuple[str, ...]:
-    servers = file.values.get("mcpServers") if isinstance(file.values, dict) else None
+def _names(values: object) -> tuple[str, ...]:
+    servers = values.get("mcpServers") if isinstance(values, dict) else None
     return tuple(servers) if isinstance(servers, dict) else ()
 
 

@@ -14,6 +14,7 @@ from playhead.cli.targets import (
     options_for,
     stream_options,
 )
+from playhead.cli.terminal import Terminal
 from playhead.client import connect
 from playhead.config.servers import ServerConfig
 from playhead.errors import ProtocolError, ServerError, ToolFailedError, UsageError
@@ -22,38 +23,46 @@ from playhead.stream.options import StreamEvent
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.sample import sample_server
 
+TERMINAL = Terminal(json_output=True)
+
 
 async def test_reading_takes_the_first_thing_that_can_be_opened_and_playing_the_first_sound() -> None:
     async with connect(sample_server()) as session:
         uris = GivenArguments(values={"uris": ["resource://plain/notes", "resource://plain/flac"]})
-        assert (await find_media(session, "links", uris, playable=False)).uri == "resource://plain/notes"
-        assert (await find_media(session, "links", uris, playable=True)).uri == "resource://plain/flac"
+        assert (
+            await find_media(session, "links", uris, TERMINAL, playable=False)
+        ).uri == "resource://plain/notes"
+        assert (
+            await find_media(session, "links", uris, TERMINAL, playable=True)
+        ).uri == "resource://plain/flac"
 
 
 async def test_what_is_no_sound_is_played_where_there_is_nothing_else() -> None:
     async with connect(sample_server()) as session:
         uris = GivenArguments(values={"uris": ["resource://plain/notes"]})
-        found = await find_media(session, "links", uris, playable=True)
+        found = await find_media(session, "links", uris, TERMINAL, playable=True)
         assert found.uri == "resource://plain/notes"
 
 
 async def test_an_answer_without_anything_to_open_says_what_came() -> None:
     async with connect(sample_server()) as session:
         with pytest.raises(ProtocolError, match=r"a resource link or a blob.*got text"):
-            await find_media(session, "what_was_read", GivenArguments(), playable=False)
+            await find_media(session, "what_was_read", GivenArguments(), TERMINAL, playable=False)
 
 
 async def test_a_uri_takes_no_arguments() -> None:
     async with connect(sample_server()) as session:
         with pytest.raises(UsageError, match="is a URI, which takes no arguments; --arg passes one"):
-            await find_media(session, "resource://x", GivenArguments(texts={"start": "1"}), playable=False)
+            await find_media(
+                session, "resource://x", GivenArguments(texts={"start": "1"}), TERMINAL, playable=False
+            )
 
 
 async def test_arguments_are_checked_before_the_tool_is_called_and_not_at_all_without_a_listing() -> None:
     async with raw_http(three_tools) as server, connect(server.url, mode="legacy") as session:
         given = GivenArguments(texts={"quary": "1"})
         with pytest.raises(UsageError, match=r"tool 'find' has no argument 'quary'; did you mean 'query'\?$"):
-            await find_media(session, "find", given, playable=True)
+            await find_media(session, "find", given, TERMINAL, playable=True)
         assert "tools/call" not in server.methods
         assert await arguments_for(session, "find", given, force=True) == {"quary": 1}
         assert await arguments_for(session, "find", GivenArguments(texts={"query": "1"})) == {"query": "1"}
@@ -77,7 +86,7 @@ async def test_arguments_are_checked_before_the_tool_is_called_and_not_at_all_wi
 async def test_the_error_about_a_tool_that_is_not_listed_names_near_ones(tool: str, said: str) -> None:
     async with raw_http(three_tools) as server, connect(server.url, mode="legacy") as session:
         with pytest.raises((ServerError, ToolFailedError), match=said):
-            await call_tool(session, tool, {}, timeout=None)
+            await call_tool(session, tool, {}, TERMINAL, timeout=None)
 
 
 async def three_tools(exchange: Exchange) -> None:
@@ -105,7 +114,7 @@ def nobody(event: StreamEvent) -> None: ...
 async def test_what_is_given_goes_before_the_servers_own_settings_and_those_before_the_defaults() -> None:
     async with raw_http(nothing) as server:
         config = ServerConfig(url=server.url, page_size_bytes=4096, in_flight=3, mode="legacy")
-        async with connected(config, timeout=7.0) as session:
+        async with connected(config, TERMINAL, timeout=7.0) as session:
             asked = stream_options(in_flight=5, patience=9.0, size="1MB")
             options = options_for(session, asked, profile="save", on_event=nobody)
     assert (options.page_bytes, options.page_bytes_max, options.in_flight) == (4096, 4096, 5)

@@ -20,7 +20,7 @@ import typer
 from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.targets import with_permissions
-from playhead.cli.terminal import Terminal, clock, escape_line, live_line
+from playhead.cli.terminal import Terminal, clock, escape_line
 from playhead.cli.trust import with_consent
 from playhead.errors import UsageError
 
@@ -310,9 +310,10 @@ async def _one_turn(
     report.update(ended_by=result.ended_by, reason=result.reason)
     show_outcome(result, terminal)
     if player is not None:
-        async with trio.open_nursery() as nursery, live_line(terminal, partial(_playing, player)):
+        async with trio.open_nursery() as nursery:
             nursery.start_soon(show_waiting, player, terminal)
-            await player.wait_finished()
+            with terminal.showing(partial(_playing, player)):
+                await player.wait_finished()
             nursery.cancel_scope.cancel()
     raise_if_refused(result)
     return exit_code(result)
@@ -340,7 +341,7 @@ async def _open_hub(
 ) -> AsyncIterator[Hub]:
     """Connect to the servers; one that fails is reported, and the others are used."""
     from playhead.agent.playback_tools import PLAYER
-    from playhead.cli.targets import show_url
+    from playhead.cli.targets import url_shower
     from playhead.client.hub import open_hub
     from playhead.client.hub.server import ServerStatus
     from playhead.playback.player_tools import PLAYER_TOOLS
@@ -352,7 +353,7 @@ async def _open_hub(
         servers or {},
         names=setup.servers,
         tool_configs=sources,
-        show_url=show_url,
+        show_url=url_shower(terminal),
         on_elicitation=None if questions is None else questions.elicit,
     ) as hub:
         states = await hub.connect_all()

@@ -16,7 +16,7 @@ from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, EXIT_NO_CONNECTION, run_command
 from playhead.cli.runner import Report as Fields
 from playhead.cli.targets import find_server
-from playhead.cli.terminal import Terminal, escape_line, live_line
+from playhead.cli.terminal import Terminal, escape_line
 from playhead.errors import UsageError
 from playhead.escaping import counted
 from playhead.extras import require_extra
@@ -179,7 +179,7 @@ def check(
 
         broken_off: list[Report] = []
         try:
-            async with live_line(terminal, progress.line):
+            with terminal.showing(progress.line):
                 report = await check_server(
                     target,
                     options,

@@ -72,7 +72,14 @@ def fleet(
         if worker >= 0:
             numbers = range(worker * players, (worker + 1) * players)
             report |= await _play_all(
-                target, items, numbers, plays=plays, real_time=real_time, cache=cache, timeout=timeout
+                target,
+                items,
+                numbers,
+                terminal,
+                plays=plays,
+                real_time=real_time,
+                cache=cache,
+                timeout=timeout,
             )
             return EXIT_DONE
         began = trio.current_time()
@@ -133,6 +140,7 @@ async def _play_all(
     target: ServerConfig,
     items: Sequence[Sequence[str]],
     numbers: Sequence[int],
+    terminal: Terminal,
     *,
     plays: int,
     real_time: bool,
@@ -143,7 +151,7 @@ async def _play_all(
     from playhead.client import connect
 
     records: list[PlayRecord] = []
-    pages = opened_cache(cache or target.cache)
+    pages = opened_cache(cache or target.cache, terminal)
     turns = iter([number + turn * len(numbers) for turn in range(plays) for number in numbers])
 
     async def play() -> LoadAnswer:
@@ -152,9 +160,8 @@ async def _play_all(
         record = PlayRecord(item=index)
         try:
             async with connect(target, limits=limits_for(timeout), cache=pages) as session:
-                media = await find_media(
-                    session, name, p.parse_arguments(pairs, None), playable=True, timeout=timeout
-                )
+                given = p.parse_arguments(pairs, None)
+                media = await find_media(session, name, given, terminal, playable=True, timeout=timeout)
                 record = await _play(media, session.default_options(), index, real_time)
         except PlayheadError as error:
             record = PlayRecord(item=index, failure=message_of(error))

@@ -1,4 +1,4 @@
-"""The player at the terminal: three lines at any width, with foreign titles made safe."""
+"""Views at the terminal: a few lines at any width, with foreign titles made safe."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+import trio
 from rich.console import Console
 
-from playhead.cli.listening import PlayerView
 from playhead.cli.terminal import seconds_of
+from playhead.cli.views import CallView, PlayerView, TransferView
 from playhead.playback.state import PlayerState, Status
 from playhead.stream.options import StreamStatistics
+from playhead.stream.reader import RangeStream
 
 NOW = PlayerState(
     status=Status.PLAYING,
@@ -26,13 +28,13 @@ NOW = PlayerState(
 )
 
 
-def drawn(view: PlayerView, *, columns: int) -> list[str]:
+def drawn(view: PlayerView | TransferView | CallView, *, columns: int, lines: int = 3) -> list[str]:
     output = io.StringIO()
     Console(file=output, width=columns, force_terminal=True, color_system="truecolor").print(view)
     plain = Console(file=io.StringIO(), width=columns)
     with plain.capture() as captured:
         plain.print(view)
-    assert output.getvalue().count("\n") == 3
+    assert output.getvalue().count("\n") == lines
     return captured.get().splitlines()
 
 
@@ -84,6 +86,61 @@ def test_what_is_unknown_is_left_out() -> None:
         "0:00",
         "buffering · 0.0 s buffered · volume 100",
     ]
+
+
+class Transfer:
+    """A stream of which a number of bytes was delivered."""
+
+    n_bytes = 0
+
+    def __init__(self, size: int | None) -> None:
+        self._size = size
+
+    def statistics(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            bytes=self.n_bytes,
+            bandwidth_bytes_per_second=19e6,
+            size_bytes=self._size,
+            end_bytes=None,
+            in_flight=3,
+            reads=SimpleNamespace(cache_bytes=0),
+        )
+
+
+async def test_the_rate_of_a_transfer_is_that_of_its_last_seconds(autojump_clock: object) -> None:
+    stream = Transfer(40 * 2**20)
+    view = TransferView(title="slow\x1b", stream=cast("RangeStream", stream))
+    assert drawn(view, columns=60)[2] == "reading · 3 in flight"
+    for seconds in range(1, 11):
+        await trio.sleep(1)
+        stream.n_bytes += 2**20 if seconds <= 5 else 3 * 2**20
+        lines = drawn(view, columns=60)
+    assert lines[0] == "slow\\x1b"
+    assert lines[1].split()[0:2] == ["20.0", "MiB"]
+    assert lines[1].endswith(" 40.0 MiB")
+    assert lines[2] == "3.0 MiB/s · 0:06 left · 3 in flight"
+
+
+async def test_without_a_size_there_is_no_bar_and_no_time_left(autojump_clock: object) -> None:
+    stream = Transfer(None)
+    view = TransferView(title="slow", stream=cast("RangeStream", stream))
+    drawn(view, columns=60, lines=2)
+    await trio.sleep(2)
+    stream.n_bytes = 2**20
+    assert drawn(view, columns=60, lines=2) == ["slow", "1.0 MiB · 512.0 KiB/s · 3 in flight"]
+
+
+async def test_a_call_shows_its_time_and_the_progress_that_is_reported(autojump_clock: object) -> None:
+    view = CallView(tool="render\x1b")
+    await trio.sleep(2)
+    assert drawn(view, columns=40, lines=1) == ["calling render\\x1b · 2 s"]
+    view.progress, view.message = 3, "rendering\na bar" + "!" * 50
+    assert drawn(view, columns=40)[1] == "3"
+    view.total = 12
+    lines = drawn(view, columns=40)
+    assert lines[1].startswith("3 ━━━")
+    assert lines[1].endswith(" 12")
+    assert lines[2] == r"rendering\na bar" + "!" * 23 + "…"
 
 
 @pytest.mark.parametrize(

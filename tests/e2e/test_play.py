@@ -1,0 +1,272 @@
+"""`playhead play` without a server: URLs, playlists, directories, files and stdin, in any mixture."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import subprocess
+import sys
+import threading
+import wave
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import miniaudio
+import pytest
+
+from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, environment, playhead
+from tests.servers.shared import SharedServers
+
+DATA = Path(__file__).parents[1] / "data"
+QUIET = ("--sink", "null")
+HTML = b"<!doctype html><title>Music</title>"
+
+
+@dataclass
+class Origin:
+    """A web server with the files of `DATA`, a page and a playlist. `requests` has each method and path."""
+
+    url: str = ""
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[Origin]:
+    origin = Origin()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            self.answer()
+
+        def do_POST(self) -> None:
+            self.answer()
+
+        def answer(self) -> None:
+            origin.requests.append(f"{self.command} {self.path}")
+            status, kind, body = 200, "application/octet-stream", b""
+            if self.path == "/page":
+                kind, body = "text/html; charset=utf-8", HTML
+            elif self.path == "/radio":
+                kind, body = "audio/x-mpegurl", b"#EXTM3U\n#EXTINF:-1,On air\nchord.wav\n"
+            elif (path := DATA / self.path[1:]).is_file():
+                body = path.read_bytes()
+            else:
+                status = 404
+            headers = {"Content-Type": kind, "Connection": "close"}
+            found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            if found and status == 200:
+                start, end = int(found[1]), min(int(found[2]) + 1, len(body))
+                headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(body)}"
+                status, body = 206, body[start:end]
+            self.send_response(status)
+            for name, value in (headers | {"Content-Length": str(len(body))}).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """The player has what it needs, and closes the connection."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        origin.url = f"http://127.0.0.1:{server.server_address[1]}"
+        yield origin
+        server.shutdown()
+
+
+def decoded(name: str) -> bytes:
+    samples: bytes = miniaudio.decode_file(
+        str(DATA / name), nchannels=2, sample_rate=44_100
+    ).samples.tobytes()
+    return samples
+
+
+def played(path: Path) -> tuple[int, int, bytes]:
+    with wave.open(str(path), "rb") as file:
+        return file.getframerate(), file.getnchannels(), file.readframes(file.getnframes())
+
+
+def test_urls_playlists_and_files_play_in_order_each_sample_once(origin: Origin, tmp_path: Path) -> None:
+    (tmp_path / "a.m3u").write_text(
+        f"#EXTM3U\n#EXTINF:2,Listed\n{DATA}/tagged.mp3\n{origin.url}/gapless.mp3\n"
+    )
+    (tmp_path / "b.pls").write_text(f"[playlist]\nFile1={DATA}/chord.flac\nTitle1=In a PLS\n")
+    words = (f"{origin.url}/gapless.mp3", f"{origin.url}/radio", "a.m3u", "b.pls", DATA / "tagged.mp3")
+    before = len(origin.requests)
+    done = playhead("play", *words, "--sink", "wave:x.wav", "--json", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    titles = [item["title"] for item in done.json["items"]]
+    assert titles == ["gapless.mp3", "On air", "Listed", "gapless.mp3", "In a PLS", "tagged"]
+    heard = [played(tmp_path / name) for name in done.json["files"]]
+    names = ("gapless.mp3", "chord.wav", "tagged.mp3", "gapless.mp3", "chord.flac", "tagged.mp3")
+    for (rate, channels, pcm), name in zip(heard, names, strict=True):
+        local = miniaudio.get_file_info(str(DATA / name))
+        assert (rate, channels) == (local.sample_rate, local.nchannels)
+        whole = miniaudio.decode_file(str(DATA / name), nchannels=channels, sample_rate=rate)
+        assert pcm == whole.samples.tobytes(), name
+    frames = sum(len(pcm) / 2 / channels / rate for rate, channels, pcm in heard)
+    assert done.json["position_seconds"] == pytest.approx(frames, abs=0.01)
+    asked = origin.requests[before:]
+    assert all(each.startswith("GET ") for each in asked)
+    assert asked.count("GET /radio") == asked.count("GET /chord.wav") == 1
+
+
+def test_items_of_one_format_follow_without_a_gap(origin: Origin, tmp_path: Path) -> None:
+    with (tmp_path / "out.pcm").open("wb") as out:
+        words = [f"{origin.url}/gapless.mp3", str(DATA / "tagged.mp3"), f"{origin.url}/gapless.mp3"]
+        command = [*PLAYHEAD, "play", *words, "--sink", "pcm:-", "--rate", "44100", "--channels", "2"]
+        subprocess.run(command, stdout=out, check=True, env=environment(), stderr=subprocess.DEVNULL)
+    expected = decoded("gapless.mp3") + decoded("tagged.mp3") + decoded("gapless.mp3")
+    assert (tmp_path / "out.pcm").read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "message"),
+    [
+        ("/page", 1, "expected audio or a playlist, got a page of HTML (text/html)"),
+        ("/none.mp3", 1, "expected audio or a playlist, got HTTP 404"),
+        ("/none", 3, "expected audio, a playlist or an MCP server; a GET got HTTP 404; could not connect"),
+    ],
+)
+def test_a_url_without_audio_is_an_error_that_says_what_was_tried(
+    path: str, code: int, message: str, origin: Origin
+) -> None:
+    done = playhead("play", origin.url + path, *QUIET)
+    assert (done.code, message in " ".join(done.stderr.split())) == (code, True), done.stderr
+
+
+def test_an_item_that_fails_does_not_stop_the_others(origin: Origin) -> None:
+    done = playhead(
+        "play", f"{origin.url}/page", f"{origin.url}/none.mp3", DATA / "chord.wav", *QUIET, "--json"
+    )
+    assert done.code == 1
+    assert [it["error"] and it["error"]["type"] for it in done.json["items"]] == [
+        "UnsupportedFormatError",
+        "HttpRefusedError",
+        None,
+    ]
+    assert done.json["items"][2]["position_seconds"] == 2.0
+    assert "got a page of HTML" in done.json["error"]["message"]
+
+
+def test_the_url_of_a_server_shows_what_it_has_to_play(shared: SharedServers) -> None:
+    done = playhead("play", shared.audio)
+    assert done.code == 0
+    assert "musicPlayer(query)" in done.stdout.decode()
+    assert f"playhead play {shared.audio} TOOL [KEY=VALUE]..." in done.stderr
+    report = playhead("play", shared.audio, "--json").json
+    assert [tool["name"] for tool in report["tools"]] == ["musicPlayer", "set_volume"]
+    assert report["resources"] == []
+
+
+def test_ls_lists_tools_resources_templates_and_prompts(shared: SharedServers) -> None:
+    done = playhead("ls", shared.audio)
+    assert done.code == 0
+    text = done.stdout.decode()
+    for part in ("2 tools", "musicPlayer(query)", "1 template", "resource://read_from_http", "1 prompt"):
+        assert part in text
+    report = playhead("ls", shared.audio, "--json").json
+    assert [len(report[name]) for name in ("tools", "resources", "templates", "prompts")] == [2, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "items"),
+    [
+        ((DATA / "chord.wav").read_bytes, ["stdin"]),
+        ((DATA / "gapless.mp3").read_bytes, ["stdin"]),
+        (lambda: f"{DATA}/chord.wav\n{DATA}/gapless.mp3\n".encode(), ["chord", "gapless"]),
+    ],
+)
+def test_stdin_is_audio_or_a_playlist(source: object, items: list[str], tmp_path: Path) -> None:
+    assert callable(source)
+    command = [*PLAYHEAD, "play", "-", *QUIET, "--json"]
+    done = subprocess.run(command, input=source(), capture_output=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+    assert [it["title"] for it in json.loads(done.stdout)["items"]] == items
+
+
+def test_stdin_that_is_a_file_can_be_sought() -> None:
+    with (DATA / "chord.wav").open("rb") as file:
+        command = [*PLAYHEAD, "play", "-", *QUIET, "--start", "1.5", "--json"]
+        done = subprocess.run(command, stdin=file, capture_output=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["position_seconds"] == 2.0
+
+
+def test_a_stop_does_not_wait_for_a_pipe_that_stays_open() -> None:
+    command = [*PLAYHEAD, "play", "-", *QUIET, "--deadline", "1"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    assert process.stdin is not None
+    process.stdin.write((DATA / "chord.wav").read_bytes()[:30_000])
+    process.stdin.flush()
+    try:
+        assert process.wait(30) == 1
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_options_repeat_shuffle_and_mute(tmp_path: Path) -> None:
+    words = ("chord.wav", "chord.flac", "gapless.mp3", "tagged.mp3")
+    files = [DATA / word for word in words]
+    orders = set()
+    for _ in range(12):
+        report = playhead("play", *files, *QUIET, "--shuffle", "--json").json
+        orders.add(tuple(it["title"] for it in report["items"]))
+    assert len(orders) > 1
+    assert {tuple(sorted(order)) for order in orders} == {("chord", "chord", "gapless", "tagged")}
+    silent = tmp_path / "x.pcm"
+    assert playhead("play", DATA / "chord.wav", "--sink", f"pcm:{silent}", "--mute").code == 0
+    assert set(silent.read_bytes()) == {0}
+    done = playhead("play", DATA / "chord.wav", *QUIET, "--repeat", "--deadline", "2", "--json")
+    assert done.code == 1
+    assert "within 2 s" in done.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--device", "x", "--sink", "null"], "expected --device or --sink null, got both"),
+        (["--strategy", "whole", "--sink", "null"], "--strategy is for what a server has"),
+        (["--cache", "/tmp/x", "--sink", "null"], "--cache is for what a server has"),
+    ],
+)
+def test_options_that_do_not_go_together_are_a_usage_error(arguments: list[str], message: str) -> None:
+    done = playhead("play", DATA / "chord.wav", *arguments)
+    assert (done.code, message in done.stderr) == (2, True), done.stderr
+
+
+def test_a_name_of_a_server_and_of_a_file_asks_for_the_path(tmp_path: Path) -> None:
+    (tmp_path / "music").mkdir()
+    (tmp_path / "music" / "chord.wav").symlink_to(DATA / "chord.wav")
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"music": {"command": "false"}}}))
+    done = playhead("play", "music", *QUIET, cwd=tmp_path)
+    assert (done.code, "write ./music for the directory" in done.stderr) == (2, True)
+    assert playhead("play", "./music", *QUIET, cwd=tmp_path).code == 0
+
+
+def test_playing_files_imports_neither_the_client_nor_rich() -> None:
+    program = (
+        "import sys; from playhead.cli.app import run;"
+        f"code = run(['play', {str(DATA / 'chord.wav')!r}, '--sink', 'null', '--json']);"
+        "found = {'playhead.client', 'rich', 'httpcore2', 'mcp_types'} & sys.modules.keys();"
+        "sys.exit(code or (str(found) if found else 0))"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_server_as_a_command_line_plays_as_before() -> None:
+    done = playhead("play", AUDIO_SERVER, "musicPlayer", "query=lift", *QUIET, "--json")
+    assert done.code == 0, done.stderr
+    assert done.json["items"][0]["title"]
+    assert done.json["strategy"] == done.json["items"][0]["strategy"]

@@ -65,7 +65,7 @@ def compare_tag(clone: Path, version: str) -> None:
 
 
 def check_page(wheel: Path) -> None:
-    """Print the metadata that a registry shows, and the relative links of its page, which must be none."""
+    """Print the metadata that a registry shows. Relative links would lead nowhere there."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         data = message_from_bytes(archive.read(name))

@@ -113,13 +113,13 @@ STEPS: dict[str, Callable[[Environment], None]] = {
 }
 
 
-def run(environments: Environments) -> Minutes:
-    """Install the wheel and take every step; the build of the wheel is not timed."""
+def run(environments: Environments, home: Path) -> Minutes:
+    """Install the wheel and take every step in `home`, a new directory. The wheel's build is not timed."""
     minutes = Minutes()
     environments.wheel()
     (installs,) = {block.installs for block in blocks(README) if "playhead demo" in block.commands}
     with minutes.step(f"install {' '.join(sorted(installs))}"):
-        environment = environments.environment(installs).at(environments.directory / "home")
+        environment = environments.environment(installs).at(home)
     for name, take in STEPS.items():
         with minutes.step(name):
             take(environment)
@@ -128,7 +128,7 @@ def run(environments: Environments) -> Minutes:
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="playhead-minutes-") as name:
-        minutes = run(Environments(Path(name)))
+        minutes = run(Environments(Path(name)), Path(name, "home"))
     print(minutes.table())
     return 1 if minutes.failures or minutes.seconds > MOST_SECONDS else 0
 

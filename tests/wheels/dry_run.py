@@ -98,7 +98,7 @@ def served(dist: Path) -> Iterator[str]:
 
 
 def install(index: str, directory: Path, extras: list[str], version: str) -> None:
-    """Install the library alone and with each extra, from the index, into an empty environment each."""
+    """Install the library and each extra into an empty environment; last, the library from its sources."""
     for extra in ["", *extras]:
         wanted = f"playhead[{extra}]=={version}" if extra else f"playhead=={version}"
         home = directory / (extra or "library")
@@ -111,6 +111,10 @@ def install(index: str, directory: Path, extras: list[str], version: str) -> Non
         run(f"{pip} check && {home}/bin/python -Ic 'import playhead; print(playhead.__version__)'", directory)
         if extra in (DEMO_EXTRA, "all"):
             run("playhead demo --sink null", directory, PATH=f"{home}/bin:/usr/bin:/bin")
+    from_sources = (
+        f"VIRTUAL_ENV={directory / 'library'} {UV} pip install --quiet --reinstall-package playhead"
+    )
+    run(f"{from_sources} --no-binary playhead --index {index} playhead=={version}", directory)
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ export PIP_QUIET := 1
 # Each installs third-party tools or programs, and runs one script with them: make extra NAME=conformance.
 EXTRAS := adapters check-servers conformance deny documents gateways old-sdk real-servers sbom workflows
 
-.PHONY: help demo test test-all lint format bench docs extra extras $(EXTRAS) test-rust test-loom fuzz fuzz-media fuzz-asan miri bench-smoke bench-history soak lock wheel wheels sdist package-page check-dist try-wheel clean
+.PHONY: help demo test test-all lint format bench docs extra extras $(EXTRAS) test-rust test-loom fuzz fuzz-media fuzz-asan miri bench-smoke bench-history soak lock recording wheel wheels sdist package-page check-dist try-wheel five-minutes clean
 .DEFAULT_GOAL := demo
 
 help:
@@ -172,8 +172,14 @@ build/docs/bin/mkdocs: docs/requirements.txt
 	build/docs/bin/python -m pip install --quiet --requirement docs/requirements.txt
 	touch $@
 
-docs: build/docs/bin/mkdocs ## the documentation as a site
+docs: build/docs/bin/mkdocs $(STAMP) ## the documentation as a site
+	PATH="$(CURDIR)/$(BIN):$$PATH" playhead check 'playhead serve audio --mixer memory' full --report build/docs/check-report.html
 	PATH="$(CURDIR)/build/docs/bin:$$PATH" NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
+
+# The terminal at the top of the README. It needs a sound device; a null sink of PulseAudio is one.
+recording: build/docs/bin/mkdocs $(STAMP)
+	build/docs/bin/python docs/recording.py $(CURDIR)/$(BIN) > build/docs/recording.svg
+	mv build/docs/recording.svg docs/recording.svg
 
 # Licenses, sources, duplicates and known vulnerabilities of the crates. The last needs the advisory database from
 # GitHub; without it: make extra NAME=deny DENY="bans licenses sources".
@@ -236,6 +242,11 @@ wheels: build/wheels/bin/maturin
 # Every program and command of the documentation from a wheel, in an environment per set of extras; prints the table.
 try-wheel: $(STAMP)
 	$(BIN)/python -m tests.wheels.try_wheel
+
+# From an empty environment to audio, to an assistant that is interrupted and to a checked server, with the README's
+# commands; prints a table of seconds.
+five-minutes: $(STAMP)
+	$(BIN)/python -m tests.wheels.five_minutes
 
 # What an installation with all extras consists of, as CycloneDX. The crates are listed in each wheel.
 sbom:

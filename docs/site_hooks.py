@@ -1,11 +1,13 @@
 """Pages of the site that are not files of docs/, links that GitHub resolves and the site cannot, and a check.
 
-The site has README.md as its overview, CHANGELOG.md, and a reference page for each public package. Links
-between pages work in both places; a link to a source file becomes its text, since the site has no copy of it.
+The site has README.md as its overview, CHANGELOG.md, a reference page for each public package, and on its
+home a piece of music and the report of a check. Links between pages work in both places; a link to a source
+file becomes its text, since the site has no copy of it.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -17,25 +19,45 @@ ROOT = Path(__file__).parents[1]
 FROM_THE_ROOT = {"README.md": "overview.md", "CHANGELOG.md": "changelog.md"}
 
 PACKAGES = {
-    "playhead": "sessions, calls and streams: what most programs need",
-    "playhead.playback": "the player, its queue and its sinks",
-    "playhead.stream": "ranged reads alone, over any function that reads a range",
-    "playhead.agent": "the tool loop",
-    "playhead.agent.events": "the events of the tool loop",
-    "playhead.agent.budgets": "limits of a turn",
-    "playhead.results.responses": "structured responses that steer a turn",
-    "playhead.results.plan": "dispositions of a result's blocks",
-    "playhead.content": "build, validate and downgrade content",
-    "playhead.config.tools": "configuration per tool",
-    "playhead.config.servers": "the servers file",
-    "playhead.config.outputs": "saved outputs",
-    "playhead.servers.ranged_resource": "offer a resource in ranges",
-    "playhead.check": "the checker",
-    "playhead.testing": "conformance suites, scripted peers, slow links",
-    "playhead.limits": "every limit and its default",
-    "playhead.errors": "the tree of exceptions, by fault",
+    "Connect and call": {
+        "playhead": "sessions, calls and streams: what most programs need",
+        "playhead.errors": "the tree of exceptions, by fault",
+        "playhead.limits": "every limit and its default",
+    },
+    "Play": {
+        "playhead.playback": "the player, its queue and its sinks",
+        "playhead.stream": "ranged reads alone, over any function that reads a range",
+    },
+    "Build an assistant": {
+        "playhead.agent": "the tool loop",
+        "playhead.agent.events": "the events of the tool loop",
+        "playhead.agent.budgets": "limits of a turn",
+        "playhead.results.responses": "structured responses that steer a turn",
+        "playhead.results.plan": "dispositions of a result's blocks",
+    },
+    "Configure": {
+        "playhead.config.servers": "the servers file",
+        "playhead.config.tools": "configuration per tool",
+        "playhead.config.outputs": "saved outputs",
+    },
+    "Build and test servers": {
+        "playhead.content": "build, validate and downgrade content",
+        "playhead.servers.ranged_resource": "offer a resource in ranges",
+        "playhead.check": "the checker",
+        "playhead.testing": "conformance suites, scripted peers, slow links",
+    },
 }
-"""The public packages and modules, in the order of the navigation."""
+"""The public packages and modules by task, in the order of the navigation."""
+
+FIRST = {"playhead": ("connect", "Session", "CallResult", "open_hub", "Hub", "open_stream", "RangeStream")}
+"""The names that a package's page begins with; the others follow in the order of `__all__`."""
+
+MUSIC = ROOT / "python" / "playhead" / "servers" / "audio" / "music" / "first-light.mp3"
+REPORT = ROOT / "build" / "docs" / "check-report.html"
+"""The report of the example server, which `make docs` writes."""
+
+ON_THE_SITE = re.compile(r"<!-- on the site\n(.*?)-->\n", re.DOTALL)
+"""Parts of a page that need files which only the site has."""
 
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 LOADED = re.compile(
@@ -55,7 +77,10 @@ def on_config(config: Any) -> Any:
     """List the reference pages in the navigation."""
     for entry in config.nav:
         if "Reference" in entry:
-            entry["Reference"] = [{package: reference(package)} for package in PACKAGES]
+            entry["Reference"] = [
+                {task: [{package: reference(package)} for package in packages]}
+                for task, packages in PACKAGES.items()
+            ]
     return config
 
 
@@ -64,10 +89,29 @@ def on_files(files: Files, config: Any) -> Files:
     for name, page in FROM_THE_ROOT.items():
         text = (ROOT / name).read_text("utf-8")
         files.append(File.generated(config, page, content=LINK.sub(from_the_root, text)))
-    for package, content in PACKAGES.items():
-        text = f"# {package}\n\n{content[0].upper()}{content[1:]}.\n\n::: {package}\n"
-        files.append(File.generated(config, reference(package), content=text))
+    for packages in PACKAGES.values():
+        for package, content in packages.items():
+            text = f"# {package}\n\n{content[0].upper()}{content[1:]}.\n\n::: {package}\n{order(package)}"
+            files.append(File.generated(config, reference(package), content=text))
+    for path in (MUSIC, REPORT):
+        if not path.exists():
+            raise PluginError(f"{path} is missing: build the site with `make docs`")
+        files.append(File.generated(config, path.name, abs_src_path=str(path)))
     return files
+
+
+def order(package: str) -> str:
+    """Return the options that list a package's names with the most used ones first."""
+    if package not in FIRST:
+        return ""
+    source = ast.parse((ROOT / "python" / package.replace(".", "/") / "__init__.py").read_text("utf-8"))
+    (names,) = (
+        ast.literal_eval(node.value)
+        for node in source.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    members = [*FIRST[package], *(name for name in names if name not in FIRST[package])]
+    return f"    options:\n      group_by_category: false\n      members: {members}\n"
 
 
 def from_the_root(link: re.Match[str]) -> str:
@@ -99,15 +143,16 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         page = FROM_THE_ROOT.get(target.removeprefix("../"))
         return f"[{text}]({page}{anchor})" if page else text
 
-    return LINK.sub(inside, markdown)
+    return LINK.sub(inside, ON_THE_SITE.sub(r"\1", markdown))
 
 
 def on_post_build(config: Any) -> None:
     """Fail if a page would make the reader's browser load something from another host."""
     pages = sorted(Path(config.site_dir).rglob("*.html"))
     styles = sorted(Path(config.site_dir).rglob("*.css"))
-    if len(pages) < len(PACKAGES):
-        raise PluginError(f"expected at least {len(PACKAGES)} pages, got {len(pages)}")
+    expected = sum(map(len, PACKAGES.values()))
+    if len(pages) < expected:
+        raise PluginError(f"expected at least {expected} pages, got {len(pages)}")
     for path in [*pages, *styles]:
         loaded = LOADED.search(path.read_text("utf-8"))
         if loaded is not None:

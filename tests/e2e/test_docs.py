@@ -9,6 +9,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import typer
@@ -36,8 +37,8 @@ README, TUTORIAL = REPOSITORY / "README.md", DOCS / "tutorial.md"
 
 
 def test_the_readme_and_the_tutorial_have_commands() -> None:
-    of_readme = [command.split()[1] for command in commands(README)]
-    assert of_readme == ["demo", "tools", "call", "ls", "play", "read", "check"]
+    in_a_clone, installed = ["play", "check"], ["demo", "play", "check"]
+    assert [command.split()[1] for command in commands(README)] == in_a_clone + installed
     assert [command.split()[1] for command in commands(TUTORIAL)] == ["demo", "tools", "call"]
 
 
@@ -76,6 +77,17 @@ def test_the_programs_of_the_documentation_pass_mypy_strict(tmp_path: Path) -> N
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_the_recording_is_a_small_picture_that_loads_and_runs_nothing() -> None:
+    path = DOCS / "recording.svg"
+    tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(path).iter()}
+    assert tags == {"svg", "title", "style", "defs", "rect", "circle", "g", "use", "text"}
+    assert path.stat().st_size < 200_000
+    text = path.read_text("utf-8")
+    assert "playhead demo" in text
+    assert "underruns" in text
+    assert set(re.findall(r'(?:href="|url\(|@import)\W*(\w*)', text)) <= set(re.findall(r'id="(r\d+)"', text))
 
 
 def test_the_index_lists_every_page() -> None:

@@ -15,7 +15,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 PLACES = (
     *("python", "rust", "tests", "benches", "docs", "examples"),
-    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile"),
+    *("README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile"),
 )
 SUFFIXES = {".py", ".pyi", ".rs", ".md"}
 FEWEST_FILES = 300

@@ -1,7 +1,8 @@
 """The parts of a wheel stay small, and it holds what it should. Built wheels are looked at if dist/ has any.
 
-KB in the wheel for x86_64, compressed by zopfli (zlib's are 3 % larger): Python 851, extension 411, music
-208, the template server's schemas 20, stub 10, metadata 27, names in the archive 38. Together 1.58 MB.
+KB in the wheel for x86_64, compressed by zopfli (zlib's are 3 % larger): Python 867, extension 412, music
+208, the template server's schemas 23, stub 10, metadata 33, all else and names in the archive 55.
+Together 1.61 MB.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ WHEELS = sorted((REPOSITORY / "dist").glob("playhead-*.whl"))
 MOST_PYTHON_BYTES = 910_000
 MOST_EXTENSION_BYTES = 430_000
 MOST_MUSIC_BYTES = 225_000
-MOST_BYTES = 1_580_000
+MOST_BYTES = 1_620_000
 
 
 def compressed(path: Path) -> int:

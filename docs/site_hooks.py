@@ -1,12 +1,14 @@
 """Pages of the site that are not files of docs/, links that GitHub resolves and the site cannot, and a check.
 
-The site has README.md as its overview, CHANGELOG.md, and a reference page for each public package. Links
-between pages work in both places; a link to a source file becomes its text, since the site has no copy of it.
+The site has README.md as its overview, CHANGELOG.md, the table of checks, and a reference page for each
+public package. Links between pages work in both places; a link to a source file becomes its text, since the
+site has no copy of it.
 """
 
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 FROM_THE_ROOT = {"README.md": "overview.md", "CHANGELOG.md": "changelog.md"}
+CATALOGUE = "python/playhead/check/catalogue.py"
 
 PACKAGES = {
     "playhead": "sessions, calls and streams: what most programs need",
@@ -36,6 +39,11 @@ PACKAGES = {
     "playhead.errors": "the tree of exceptions, by fault",
 }
 """The public packages and modules, in the order of the navigation."""
+NAMES = (
+    *("connect", "Session", "CallResult", "RangeStream", "StreamOptions", "open_stream", "open_hub", "Hub"),
+    *("ServerConfig", "asyncio_portal", "AsyncioPortal", "blocking_portal", "BlockingPortal"),
+)
+"""The names of `playhead`, in the order in which a program needs them. `Limits` has a page of its own."""
 
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 LOADED = re.compile(
@@ -64,10 +72,22 @@ def on_files(files: Files, config: Any) -> Files:
     for name, page in FROM_THE_ROOT.items():
         text = (ROOT / name).read_text("utf-8")
         files.append(File.generated(config, page, content=LINK.sub(from_the_root, text)))
+    files.append(File.generated(config, "checks.md", content=checks()))
     for package, content in PACKAGES.items():
         text = f"# {package}\n\n{content[0].upper()}{content[1:]}.\n\n::: {package}\n"
+        if package == "playhead":
+            text += f"    options:\n      group_by_category: false\n      members: [{', '.join(NAMES)}]\n"
         files.append(File.generated(config, reference(package), content=text))
     return files
+
+
+def checks() -> str:
+    """Return the page of all checks. Their catalogue imports nothing of the package."""
+    lines = ["# All checks", "", "| check | level | requirement |", "|---|---|---|"]
+    for kind in runpy.run_path(str(ROOT / CATALOGUE))["CATALOGUE"].values():
+        title = kind.title.replace("|", "\\|")
+        lines.append(f"| `{kind.name}` | {kind.level} | [{title}]({kind.source.removeprefix('docs/')}) |")
+    return "\n".join([*lines, ""])
 
 
 def from_the_root(link: re.Match[str]) -> str:
@@ -96,7 +116,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
             return f"{text}"
         if not target.startswith("../"):
             return f"[{title(target)}]({target}{anchor})" if text == target else link[0]
-        page = FROM_THE_ROOT.get(target.removeprefix("../"))
+        page = {**FROM_THE_ROOT, CATALOGUE: "checks.md"}.get(target.removeprefix("../"))
         return f"[{text}]({page}{anchor})" if page else text
 
     return LINK.sub(inside, markdown)

@@ -1,4 +1,4 @@
-"""docs/check.md and its reference are what the checker does: the table of checks is the catalogue."""
+"""docs/check.md and its reference are what the checker does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
 import yaml
 
 from playhead.check.catalogue import CATALOGUE
@@ -16,31 +15,11 @@ from playhead.check.expectations import ExpectedCall, read_expectations
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = DOCS / "check-reference.md"
-TABLE = DOCS / "checks.md"
-BETWEEN = re.compile(r"(?<=-->\n)[^<]*(?=<!-- end of checks -->)")
-
-
-def table() -> str:
-    lines = ["| check | level | requirement |", "|---|---|---|"]
-    for kind in CATALOGUE.values():
-        title = kind.title.replace("|", "\\|")
-        lines.append(f"| `{kind.name}` | {kind.level} | [{title}]({kind.source.removeprefix('docs/')}) |")
-    return "\n" + "\n".join(lines) + "\n\n"
 
 
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_the_table_of_checks_is_the_catalogue(request: pytest.FixtureRequest) -> None:
-    page = TABLE.read_text("utf-8")
-    if request.config.getoption("--update-golden"):
-        page = BETWEEN.sub(lambda _: table(), page)
-        TABLE.write_text(page, "utf-8")
-    found = BETWEEN.search(page)
-    assert found is not None
-    assert found[0] == table(), "run: pytest --update-golden tests/e2e/test_check_docs.py"
 
 
 def test_the_sources_of_checks_of_ours_are_sections_of_pages() -> None:

@@ -1,8 +1,8 @@
 """Pages of the site that are not files of docs/, links that GitHub resolves and the site cannot, and a check.
 
-The site has README.md as its overview, CHANGELOG.md, a reference page for each public package, and on its
-home a piece of music and the report of a check. Links between pages work in both places; a link to a source
-file becomes its text, since the site has no copy of it.
+The site has README.md as its overview, CHANGELOG.md, the table of checks, a reference page for each public
+package, and on its home a piece of music and the report of a check. Links between pages work in both places;
+a link to a source file becomes its text, since the site has no copy of it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 FROM_THE_ROOT = {"README.md": "overview.md", "CHANGELOG.md": "changelog.md"}
+CATALOGUE = "python/playhead/check/catalogue.py"
 
 PACKAGES = {
     "Connect and call": {
@@ -140,7 +141,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
             return f"{text}"
         if not target.startswith("../"):
             return f"[{title(target)}]({target}{anchor})" if text == target else link[0]
-        page = FROM_THE_ROOT.get(target.removeprefix("../"))
+        page = {**FROM_THE_ROOT, CATALOGUE: "checks.md"}.get(target.removeprefix("../"))
         return f"[{text}]({page}{anchor})" if page else text
 
     return LINK.sub(inside, ON_THE_SITE.sub(r"\1", markdown))

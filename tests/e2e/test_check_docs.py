@@ -1,4 +1,4 @@
-"""docs/check.md and its reference are what the checker does: the table of checks is the catalogue."""
+"""docs/check.md and its reference are what the checker does."""
 
 from __future__ import annotations
 
@@ -8,45 +8,18 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
 import yaml
 
 from playhead.check.catalogue import CATALOGUE
 from playhead.check.expectations import ExpectedCall, read_expectations
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "check-reference.md"
-BETWEEN = re.compile(r"(?<=-->\n)[^<]*(?=<!-- end of checks -->)")
-
-
-def link(source: str) -> str:
-    """A source as the page has it: the last part of the address in words."""
-    words = re.sub(r"[-_/]+", " ", source.split("/")[-1].replace(".md", "").replace("#", ": ")).strip()
-    target = source.removeprefix("docs/")
-    return f"[{words}]({target.removeprefix('check-reference.md') or '#checks-in-detail'})"
-
-
-def table() -> str:
-    lines = ["| check | level | requirement | source |", "|---|---|---|---|"]
-    for kind in CATALOGUE.values():
-        title = kind.title.replace("|", "\\|")
-        lines.append(f"| `{kind.name}` | {kind.level} | {title} | {link(kind.source)} |")
-    return "\n" + "\n".join(lines) + "\n\n"
+REFERENCE = DOCS / "check-reference.md"
 
 
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_the_table_of_checks_is_the_catalogue(request: pytest.FixtureRequest) -> None:
-    page = PAGE.read_text("utf-8")
-    if request.config.getoption("--update-golden"):
-        page = BETWEEN.sub(lambda _: table(), page)
-        PAGE.write_text(page, "utf-8")
-    found = BETWEEN.search(page)
-    assert found is not None
-    assert found[0] == table(), "run: pytest --update-golden tests/e2e/test_check_docs.py"
 
 
 def test_the_sources_of_checks_of_ours_are_sections_of_pages() -> None:
@@ -58,7 +31,7 @@ def test_the_sources_of_checks_of_ours_are_sections_of_pages() -> None:
 
 
 def test_the_keys_of_an_expected_call_are_on_the_page() -> None:
-    section = PAGE.read_text("utf-8").split("## Expectations")[1].split("## ")[0]
+    section = REFERENCE.read_text("utf-8").split("## Expectations")[1].split("## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [field.name for field in fields(ExpectedCall)]
 
 

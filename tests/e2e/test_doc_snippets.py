@@ -37,7 +37,7 @@ from tests.unit.adapters.test_wyoming import Speaker
 from tests.unit.adapters.test_xiaozhi import connected
 
 DATA = Path(__file__).parents[1] / "data"
-SNIPPETS = {"own-sink.md": 1, "playback.md": 2, "voice-stacks.md": 4, "websocket.md": 1}
+SNIPPETS = {"own-sink.md": 1, "playback.md": 1, "voice-stacks.md": 5, "websocket.md": 1}
 """Those of voice-stacks.md for pipecat and LiveKit run in tests/adapters, which has the packages."""
 
 
@@ -94,7 +94,7 @@ async def test_frames_are_sent_to_a_device(tmp_path: Path) -> None:
     names: dict[str, Any] = {"AudioFrame": AudioFrame, "ClearFrames": ClearFrames, "FramesSink": FramesSink}
     names |= {"FrameCodec": FrameCodec, "Player": Player, "media": FileMedia(DATA / "chord.wav")}
     names["websocket"] = SimpleNamespace(send_message=send_message)
-    await run_snippet(snippet("playback.md", "FramesSink"), names)
+    await run_snippet(snippet("voice-stacks.md", "FramesSink"), names)
     with wave.open(str(DATA / "chord.wav")) as file:
         seconds = file.getnframes() / file.getframerate()
     assert len(sent) == pytest.approx(seconds / 0.06, abs=1)

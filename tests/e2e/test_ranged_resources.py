@@ -86,7 +86,7 @@ uvicorn.Server(uvicorn.Config(app, log_level="error")).run([sock])
 
 def fastmcp_programs() -> list[str]:
     page = (REPOSITORY / "docs" / "ranged-resources.md").read_text("utf-8")
-    return re.findall(r"^```python fastmcp\n(.*?)^```", page, re.M | re.S)
+    return re.findall(r'^```python title="FastMCP"\n(.*?)^```', page, re.M | re.S)
 
 
 @needs_gateways

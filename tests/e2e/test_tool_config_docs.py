@@ -1,4 +1,4 @@
-"""docs/tool-config.md is the whole tool configuration: its files load, its keys are all there are."""
+"""docs/tool-config.md and docs/approvals.md have every key of the tool configuration; their files load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from playhead.config.tools import load_approval_policy, load_tool_configs, tool_tables
 from tests.e2e.command import playhead, playhead_process
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tool-config.md").read_text("utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = "".join((DOCS / page).read_text("utf-8") for page in ("tool-config.md", "approvals.md"))
 EXAMPLES = [
     (kind, text)
     for kind, text in re.findall(r"^```(toml|json)\n(.*?)^```", PAGE, re.M | re.S)

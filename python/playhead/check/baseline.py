@@ -53,7 +53,7 @@ class IgnoredCheck:
         check, separator, tool = text.partition("=")
         names = tuple(known)
         if check not in names:
-            hint = did_you_mean(check, names, f"docs/check-reference.md lists them: {', '.join(names)}")
+            hint = did_you_mean(check, names, f"the checks are {', '.join(names)}")
             raise UsageError(f"--ignore {text}: expected the name of a check, got {check!r}; {hint}")
         if separator and not tool:
             raise UsageError(f"--ignore {text}: expected the name of a tool after '=', got nothing")

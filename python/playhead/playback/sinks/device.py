@@ -160,7 +160,8 @@ def _make_context(backends: Sequence[miniaudio.Backend]) -> Any:
     """Return a context for the first of `backends` that works. Raises `MiniaudioError` if there is none."""
     ffi, lib = miniaudio.ffi, miniaudio.lib
     config = lib.ma_context_config_init()
-    config.threadPriority = miniaudio.ThreadPriority.HIGHEST.value
+    # Linux allows it to few users, such as root; the others' threads get the usual one.
+    config.threadPriority = miniaudio.ThreadPriority.REALTIME.value
     config.pulse.pApplicationName = config.jack.pClientName = _APP_NAME
     context = ffi.new("ma_context *")
     names = ffi.new("ma_backend[]", [backend.value for backend in backends])

@@ -10,18 +10,24 @@
 /// Full scale of a 16-bit sample.
 const SCALE: f32 = 32768.0;
 
-/// Added and subtracted, it rounds to an integer, ties to even, what is near 16 bits. `round_ties_even` is a call per
-/// sample where SSE 4.1 may be missing: a third of the time that a conversion took.
+/// Added to a value near 16 bits, it rounds that to an integer, ties to even, and leaves the integer in the low bits of
+/// the sum. Unlike a cast or `round_ties_even`, a compiler makes it part of a loop over several samples at once, with
+/// any processor: dither takes half the time.
 const TO_INTEGER: f32 = 12_582_912.0;
 
-/// Multiplier and increment of Knuth's generator (MMIX); its upper 32 bits are used.
-const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
-const INCREMENT: u64 = 1_442_695_040_888_963_407;
+/// 32 random bits for each index: a hash whose bits are nearly independent of each other (C. Wellons,
+/// hash-prospector, "two round functions", bias 0.108). Unlike a generator's, its values do not wait for each other.
+const fn noise(index: u32) -> u32 {
+    let mixed = (index ^ index >> 16).wrapping_mul(0x21f0_aaad);
+    let mixed = (mixed ^ mixed >> 15).wrapping_mul(0xd35a_2d97);
+    mixed ^ mixed >> 15
+}
 
 /// The noise of one stream.
 #[derive(Clone, Debug, Default)]
 pub struct Dither {
-    state: u64,
+    /// The index of the next sample.
+    index: u32,
 }
 
 impl Dither {
@@ -34,18 +40,19 @@ impl Dither {
         let (floats, _) = floats.as_chunks::<4>();
         let (samples, _) = out.as_chunks_mut::<2>();
         for (float, sample) in floats.iter().zip(samples) {
-            self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT);
-            let noise = (self.state >> 32) as u32;
-            let wide = i32::from(noise as u16) - i32::from((noise >> 16) as u16);
-            let exact = f32::from_ne_bytes(*float) * SCALE;
-            // A cast saturates, and makes 0 of NaN.
-            let plain = exact as i16;
-            *sample = if f32::from(plain) == exact {
-                plain
+            let random = noise(self.index);
+            self.index = self.index.wrapping_add(1);
+            let wide = (random & 0xFFFF) as i32 - (random >> 16) as i32;
+            let float = f32::from_ne_bytes(*float);
+            let exact = if float.is_nan() { 0.0 } else { float * SCALE };
+            let is_integer = exact + TO_INTEGER - TO_INTEGER == exact;
+            let offset = if is_integer {
+                0.0
             } else {
-                (exact + wide as f32 / 65536.0 + TO_INTEGER - TO_INTEGER) as i16
-            }
-            .to_ne_bytes();
+                wide as f32 / 65536.0
+            };
+            let value = (exact + offset).clamp(f32::from(i16::MIN), f32::from(i16::MAX));
+            *sample = ((value + TO_INTEGER).to_bits() as i16).to_ne_bytes();
         }
     }
 }

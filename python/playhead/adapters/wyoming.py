@@ -22,7 +22,11 @@ ANSWER_SECONDS = 5.0  # for `info`, and for `played` after the last frame was he
 
 
 class WyomingSink(FramesSink):
-    """Plays on the service at `host` and `port`, in PCM of 16 bits, with one connection per queue."""
+    """Plays on the service at `host` and `port`, in PCM of 16 bits, with one connection per queue.
+
+    The service acknowledges the end of a queue once it was heard. The time that this takes after the last
+    frame is what it holds, and `heard_seconds` of the next queues is behind it.
+    """
 
     def __init__(self, host: str, port: int, *, rate_hz: int = 16_000, channels: int = 1) -> None:
         super().__init__(self._deliver_event, rate_hz=rate_hz, channels=channels)
@@ -53,8 +57,10 @@ class WyomingSink(FramesSink):
                 finally:
                     with trio.move_on_after(CONCLUDE_SECONDS, shield=True):
                         await self._stop()
+                ended = trio.current_time()
                 with trio.move_on_after(ANSWER_SECONDS):
                     await self._played.wait()
+                    self._held_seconds = trio.current_time() - ended
                 nursery.cancel_scope.cancel()
 
     async def _deliver_event(self, event: FrameEvent) -> None:

@@ -19,7 +19,7 @@ import miniaudio
 from playhead._core import Dither
 from playhead.errors import PlaybackError, UsageError
 from playhead.playback.containers.wav import rf64_header
-from playhead.playback.decoder import NativeDecoder, PcmDecoder
+from playhead.playback.decoder import MiniaudioDecoder, NativeDecoder, PcmDecoder
 from playhead.playback.formats import (
     MAX_CHANNELS,
     MAX_RATE_HZ,
@@ -161,7 +161,9 @@ def convert_decoder(decoder: PcmDecoder, *, rate_hz: int | None, channels: int |
         channels=own.channels if channels is None else channels,
         sample=own.sample,
     )
-    return decoder if format == own else ConvertedDecoder(decoder, format)
+    if format == own or (isinstance(decoder, MiniaudioDecoder) and decoder.convert(format)):
+        return decoder
+    return ConvertedDecoder(decoder, format)
 
 
 def little_endian(pcm: Buffer, sample: SampleFormat = SampleFormat.S16) -> bytes:

@@ -1,9 +1,9 @@
 """Decoders of a stream that is still arriving: miniaudio's for MP3, FLAC and WAV, and raw samples.
 
 miniaudio's `stream_any` needs the rate and channels before it has seen the stream, and resamples to them.
-Playhead keeps the file's own (the device resamples once, if it must; a wave file and a hash equal a local
-decode), so this module calls the same three functions of miniaudio's C interface itself: rate 0 and channels
-0 mean "the file's own".
+Playhead keeps the file's own unless it is told others (the device resamples once, if it must; a wave file and
+a hash equal a local decode), so this module calls the same three functions of miniaudio's C interface itself:
+rate 0 and channels 0 mean "the file's own".
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import miniaudio
 
+from playhead._core import Dither
 from playhead.content.audio import SNIFF_BYTES, AudioFormat
-from playhead.errors import DecodeError, PlaybackError, UnsupportedFormatError
+from playhead.errors import DecodeError, PlaybackError, SeekError, UnsupportedFormatError
 from playhead.playback.containers.flac import FlacLocator
 from playhead.playback.containers.mpeg import MpegLocator
 from playhead.playback.containers.wav import WavLocator
@@ -247,7 +248,9 @@ class MiniaudioDecoder:
             raise
         # As the headers state it, else unknown: a guess from size and bit rate is wrong for variable ones.
         end = self._locator.end_frame
-        self.duration_seconds = None if end is None else end / self.format.rate_hz
+        self._own_hz = self.format.rate_hz
+        """The rate of the file, by which its locator counts."""
+        self.duration_seconds = None if end is None else end / self._own_hz
         self._lookahead_bytes = MP3_LOOKAHEAD_BYTES if identity.format is AudioFormat.MP3 else 0
         self._byte_rate = ByteRate(self._locator.bytes_per_second, lookahead_bytes=self._lookahead_bytes)
         self._started_bytes = 0
@@ -257,9 +260,38 @@ class MiniaudioDecoder:
         self.position_is_exact = True
         self._end_frames: int | None = None
         """End of the audio, if this decoder would not stop there by itself."""
+        self._dither: Dither | None = None
+        self._make_buffer()
+
+    def _make_buffer(self) -> None:
         self._frames = FIRST_FRAMES
+        self._frame_bytes = self._sample.sample_bytes * self.format.channels
         self._large_frames = max(PIECE_FRAMES, int(LARGE_PIECE_SECONDS * self.format.rate_hz))
-        self._buffer = _ffi.new("int8_t[]", self._large_frames * self.format.frame_bytes)
+        self._buffer = _ffi.new("int8_t[]", self._large_frames * self._frame_bytes)
+
+    def convert(self, format: PcmFormat) -> bool:
+        """Decode to another rate, before the first `read`. Returns False, and changes nothing, if this is not
+        a decoder for it.
+
+        miniaudio tells the file's own rate, by which its places are found, only if it does not convert; so it
+        opens the file once more. Its converter is exact in floats only: in 16 bits it adds 12 dB of noise to
+        quiet music. A WAV gains nothing: it is what `PcmConverter` decodes.
+        """
+        if self._encoding is miniaudio.FileFormat.WAV or format.rate_hz == self._own_hz:
+            return False
+        try:
+            self._source.restart(0)
+        except SeekError:  # behind a large picture, in a stream that is read once
+            return False
+        self.close()
+        self._dither = Dither() if format.sample is SampleFormat.S16 else None
+        self.format, self._sample = format, SampleFormat.F32
+        result = self._start(channels=format.channels, rate_hz=format.rate_hz)
+        if result != _lib.MA_SUCCESS:
+            raise PlaybackError(f"miniaudio cannot convert {self._name} to {format} (result {result})")
+        self._started_bytes = self._source.read_bytes
+        self._make_buffer()
+        return True
 
     def _start(self, *, channels: int = 0, rate_hz: int = 0) -> int:
         result = self._native.start(self._encoding, self._sample, channels=channels, rate_hz=rate_hz)
@@ -281,8 +313,8 @@ class MiniaudioDecoder:
             (self.position_frames - self._started_frames) / self.format.rate_hz,
         )
         self._prepare_next()
-        piece: Buffer = _ffi.buffer(self._buffer, frames * self.format.frame_bytes)
-        return piece
+        piece: Buffer = _ffi.buffer(self._buffer, frames * self._frame_bytes)
+        return piece if self._dither is None else self._dither.convert(piece)
 
     def _read(self, most_frames: int) -> int:
         """Decode up to `most_frames` into the buffer, and return how many; 0 is the end."""
@@ -310,17 +342,20 @@ class MiniaudioDecoder:
 
     def _seek(self, frame: int) -> None:
         end = self._locator.end_frame
+        end = None if end is None else self._converted(end)
         if end is not None and frame >= end:
             self.close()
             self.position_frames, self.position_is_exact = end, True
             return
-        landing = self._locator.locate(frame, self._source, bytes_per_frame=self._bytes_per_frame)
+        own_frame = frame * self._own_hz // self.format.rate_hz
+        landing = self._locator.locate(own_frame, self._source, bytes_per_frame=self._bytes_per_frame)
         self._source.restart(landing.offset, landing.prefix)
         if self._source.step_bytes != WHOLE_STEP_BYTES:
             self._source.step_bytes = STEP_BYTES
         self.close()
         rate = self.bytes_per_second
-        self.position_frames, self.position_is_exact = landing.frame, landing.is_exact
+        begin = self._converted(landing.frame)
+        self.position_frames, self.position_is_exact = begin, landing.is_exact
         if self._audio_format is AudioFormat.MP3:
             self._end_frames = end
         # A damaged file may continue with other channels, and the buffer has room for these.
@@ -333,16 +368,20 @@ class MiniaudioDecoder:
         self._source.audio_began()
         while self.position_frames < frame and self._read(min(frame - self.position_frames, PIECE_FRAMES)):
             pass
-        if self.position_frames == landing.frame:
+        if self.position_frames == begin:
             self.position_frames = frame  # nothing is there, which does not tell where the end is
         self.position_frames = max(0, self.position_frames)
         self._byte_rate = ByteRate(rate, lookahead_bytes=self._lookahead_bytes)
         self._started_bytes, self._started_frames = self._source.read_bytes, self.position_frames
         self._frames = FIRST_FRAMES
 
+    def _converted(self, own_frame: int) -> int:
+        """The number of the file's frame `own_frame` at the rate of `format`."""
+        return own_frame * self.format.rate_hz // self._own_hz
+
     @property
     def _bytes_per_frame(self) -> float:
-        return (self.bytes_per_second or self.format.bytes_per_second / 2) / self.format.rate_hz
+        return (self.bytes_per_second or self.format.bytes_per_second / 2) / self._own_hz
 
     def _prepare_next(self) -> None:
         """Choose the size of the next piece."""

@@ -26,22 +26,36 @@ pub fn next_call(due: Duration, now: Duration, period: Duration) -> Duration {
 struct Held {
     /// The most after a call.
     depth: Counter,
-    /// After the last call.
+    /// After the last call; 0 before the second one.
     level: Counter,
+    /// 0 before the first call.
     called_at: Counter,
 }
 
 impl Held {
     /// Counts a call at `now` for `period`. Returns whether the device had played everything before it.
+    ///
+    /// At a PulseAudio null sink, where the player or the server was stopped for 20 to 90 ms, these were the waits with
+    /// a gap in its recording, to 3 ms. It does not see a gap that a sound server makes of audio that it has.
     fn ran_dry(&self, period: Duration, now: Duration) -> bool {
         let depth = self.depth.load(Relaxed);
-        let passed = nanos(now).saturating_sub(self.called_at.swap(nanos(now), Relaxed));
-        let before = self.level.load(Relaxed);
+        let called_at = self.called_at.swap(nanos(now).max(1), Relaxed);
+        if called_at == 0 {
+            return false; // a device that is filled starts when it likes: PulseAudio's after more than a second
+        }
+        let passed = nanos(now).saturating_sub(called_at);
+        let before = match self.level.load(Relaxed) {
+            0 => {
+                self.level.store(depth, Relaxed);
+                return false;
+            }
+            level => level,
+        };
         let left = before.saturating_sub(passed);
         let level = left.saturating_add(nanos(period)).min(depth);
         // Clocks differ, and a device that asks for no more is full.
         self.level.store(level + (depth - level) / 8, Relaxed);
-        before > 0 && passed > before
+        passed > before
     }
 }
 

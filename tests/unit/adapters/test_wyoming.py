@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from playhead.adapters.wyoming import WyomingSink
 from playhead.errors import ConnectionLostError, ProtocolError
@@ -95,6 +97,31 @@ async def test_the_service_hears_the_samples_of_the_source_between_start_and_sto
     assert [data for kind, data, _ in speaker.events if kind == "audio-chunk"] == [
         audio | {"timestamp": milliseconds} for milliseconds in (0, 60, 120)
     ]
+
+
+async def test_a_service_that_acknowledges_late_holds_audio_that_was_not_heard(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaker, late_seconds = Speaker(), 0.3
+
+    async def connect(host: str, port: int) -> trio.StapledStream[Any, Any]:
+        ours, theirs = trio.testing.memory_stream_pair()
+
+        async def answer(data: bytes) -> None:
+            await trio.sleep(late_seconds)
+            await theirs.send_stream.send_all(data)
+
+        late: Any = SimpleNamespace(receive_some=theirs.receive_some, send_all=answer)
+        nursery.start_soon(speaker.serve, late)
+        return ours
+
+    monkeypatch.setattr(trio, "open_tcp_stream", connect)
+    sink, buffers = WyomingSink("127.0.0.1", 1), [long_tone(), long_tone()]
+    async with trio.open_nursery() as nursery:
+        for buffer in buffers:
+            await sink.play(PcmSequence(buffer))
+    lead, lead_and_held = (buffer.device_seconds for buffer in buffers)
+    assert lead_and_held - lead == pytest.approx(late_seconds)
 
 
 async def test_the_service_is_asked_for_its_format() -> None:

@@ -15,6 +15,7 @@ from playhead.playback.conversion import PcmConverter, convert_decoder
 from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import PcmFormat, SampleFormat
+from playhead.stream.source import BytesReader
 from playhead.testing.media import ScriptedReader
 from tests.tones import sine, strength_and_rest
 from tests.unit.playback.pieces import DATA
@@ -83,6 +84,40 @@ def test_a_decoder_of_the_wanted_rate_and_channels_is_not_wrapped() -> None:
     assert convert_decoder(decoder, rate_hz=None, channels=None) is decoder
     assert convert_decoder(decoder, rate_hz=own.rate_hz, channels=own.channels) is decoder
     decoder.close()
+
+
+@pytest.mark.parametrize("name", ["gapless.mp3", "chord.flac"])
+def test_the_decoder_itself_converts_and_its_places_are_at_the_new_rate(name: str) -> None:
+    source = DecoderSource(BytesReader((DATA / name).read_bytes()))
+    decoder = open_decoder(source, mime_type=None, uri=None)
+    duration = decoder.duration_seconds
+    assert convert_decoder(decoder, rate_hz=22050, channels=None) is decoder
+    whole = array("h", b"".join(iter(lambda: bytes(decoder.read()), b"")))
+    assert decoder.position_frames == len(whole) // decoder.format.channels
+    assert decoder.duration_seconds == duration
+    for frame in (0, 12_345, decoder.position_frames - 5000):
+        decoder.seek(frame)
+        assert decoder.position_frames == frame
+        at = (frame + 1000) * decoder.format.channels  # the filter settles first
+        again = array("h", b"".join(iter(lambda: bytes(decoder.read()), b"")))
+        assert frame + len(again) // decoder.format.channels == len(whole) // decoder.format.channels
+        rest = again[1000 * decoder.format.channels :]
+        # Up to a sample beside, where the rates' samples do not coincide.
+        error = math.dist(rest, whole[at:]) / math.hypot(*whole[at:])
+        assert error < 0.15
+    decoder.close()
+
+
+def test_what_the_stream_has_left_behind_is_converted_all_the_same() -> None:
+    flac = (DATA / "chord.flac").read_bytes()
+    picture = bytes([6]) + (1_000_000).to_bytes(3, "big") + bytes(1_000_000)
+    source = DecoderSource(ScriptedReader(flac[:42] + picture + flac[42:]))
+    decoder = open_decoder(source, mime_type=None, uri=None)
+    converted = convert_decoder(decoder, rate_hz=22050, channels=None)
+    assert converted is not decoder
+    frames = sum(len(memoryview(piece)) for piece in iter(lambda: bytes(converted.read()), b""))
+    assert frames > 0
+    converted.close()
 
 
 @pytest.mark.parametrize("name", ["gapless.mp3", "chord.flac", "chord.ogg", "chord.wav"])

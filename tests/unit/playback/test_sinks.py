@@ -47,6 +47,7 @@ from playhead.playback.sinks.device import (
     LOST_SECONDS,
     Device,
     SilentStderr,
+    fixed_size_flag,
     play_through_device,
     user_data_offset,
 )
@@ -473,6 +474,18 @@ def test_a_miniaudio_with_other_callbacks_is_refused() -> None:
     with pytest.raises(NoDeviceError, match=r"expected callbacks .* install miniaudio 1\.71"):
         user_data_offset(Other())
     assert user_data_offset(miniaudio.ffi) > 0
+
+
+def test_a_flag_is_set_by_its_place_in_the_known_miniaudio_only() -> None:
+    assert fixed_size_flag(miniaudio.ffi, miniaudio.lib_version()) == 27
+    assert fixed_size_flag(miniaudio.ffi, "0.12.0") is None
+
+    class Longer:
+        def typeof(self, name: str) -> SimpleNamespace:
+            places = {"periods": 16, "dataCallback": 40}
+            return SimpleNamespace(fields=[(it, SimpleNamespace(offset=at)) for it, at in places.items()])
+
+    assert fixed_size_flag(Longer(), miniaudio.lib_version()) is None
 
 
 def test_a_device_frees_its_context_once_opened_or_not(monkeypatch: pytest.MonkeyPatch) -> None:

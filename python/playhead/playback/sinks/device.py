@@ -32,8 +32,8 @@ DEEP_MS = 120
 LOW_MS = 60
 """The same for `latency="low"`."""
 HELD_SHARE = 0.45
-"""The share of its buffer that leaves a device before the audio of a callback: at a PulseAudio null sink, 15,
-25 and 55 ms of 40, 60 and 120. `tests/e2e/test_sound_server.py` holds it to 20 ms."""
+"""The share of its buffer that leaves a device before the audio of a callback: at a null sink of PulseAudio
+16.1, 15, 25 and 55 ms of 40, 60 and 120. `tests/e2e/test_sound_server.py` measures it, and allows 20 ms."""
 _STDERR = 2
 _STDERR_LOCK = threading.Lock()
 """File descriptor 2 belongs to the process, so its borrowers take turns: otherwise one would restore what the
@@ -116,10 +116,8 @@ class Device:
         config.playback.channels = self.format.channels
         config.playback.format = MINIAUDIO_SAMPLES[self.format.sample].value
         config.periodSizeInMilliseconds = round(self.held_seconds * 1000)
-        # `noFixedSizedCallback`, the last flag before the callbacks, which pyminiaudio does not declare.
-        # Without it miniaudio keeps one more period, which a device cannot play while its thread is late.
-        flags = ffi.cast("char *", ffi.addressof(config)) + ffi.offsetof("ma_device_config", "periods") + 8
-        flags[3] = b"\1"
+        if _FIXED_SIZE_FLAG is not None:
+            ffi.cast("char *", ffi.addressof(config))[_FIXED_SIZE_FLAG] = b"\1"
         if self._name is not None:
             config.playback.pDeviceID = ffi.addressof(_named(self._context, self._name).id)
         # miniaudio's own stop callback would read `pUserData` as a Python object.
@@ -162,7 +160,8 @@ def _make_context(backends: Sequence[miniaudio.Backend]) -> Any:
     """Return a context for the first of `backends` that works. Raises `MiniaudioError` if there is none."""
     ffi, lib = miniaudio.ffi, miniaudio.lib
     config = lib.ma_context_config_init()
-    config.threadPriority = miniaudio.ThreadPriority.HIGHEST.value
+    # Linux allows it to few users, such as root; the others' threads get the usual one.
+    config.threadPriority = miniaudio.ThreadPriority.REALTIME.value
     config.pulse.pApplicationName = config.jack.pClientName = _APP_NAME
     context = ffi.new("ma_context *")
     names = ffi.new("ma_backend[]", [backend.value for backend in backends])
@@ -216,6 +215,21 @@ async def device_names(backends: Sequence[miniaudio.Backend] = REAL_BACKENDS) ->
 
 _APP_NAME = miniaudio.ffi.new("char[]", b"playhead")
 """A context points to it for as long as it lives."""
+
+
+def fixed_size_flag(ffi: Any, version: str) -> int | None:
+    """Return the offset of `ma_device_config.noFixedSizedCallback`, which pyminiaudio does not declare; None
+    in another version of miniaudio, whose structure may differ.
+
+    Without the flag miniaudio keeps one more period, which a device cannot play while its thread is late.
+    """
+    fields = dict(ffi.typeof("ma_device_config").fields)
+    flag = int(fields["periods"].offset) + 11  # after the performance profile and three other flags
+    is_known = version.startswith("0.11.") and fields["dataCallback"].offset == flag + 5
+    return flag if is_known else None
+
+
+_FIXED_SIZE_FLAG = fixed_size_flag(miniaudio.ffi, miniaudio.lib_version())
 _DATA_CALLBACK = "void(*)(struct ma_device *, void *, void *, unsigned int)"
 _STOP_CALLBACK = "void(*)(struct ma_device *)"
 

@@ -183,6 +183,8 @@ class FramesSink:
         self._deliver = consumer.send if isinstance(consumer, trio.MemorySendChannel) else consumer
         self._frame_seconds = frame_ms / 1000
         self._schedule = FrameSchedule(self._frame_seconds, lead_frames=max(2, -(-lead_ms // frame_ms)))
+        self._held_seconds = 0.0
+        """Audio that the consumer holds besides the lead, as far as its answers tell."""
         self._sessions = _Sessions()
         self._pcm = bytearray()
         """The frame in the making."""
@@ -249,7 +251,7 @@ class FramesSink:
 
     async def _play_one(self, buffer: PcmBuffer, audio: _Audio) -> None:
         audio.buffer = buffer
-        buffer.set_delay(self._schedule.lead_seconds)
+        buffer.set_delay(self._schedule.lead_seconds + self._held_seconds)
         is_tail = bool(self._pcm)  # of the previous item, so it does not wait for this one
         self._unfinished = True
         seeks = buffer.seeks

@@ -221,7 +221,7 @@ class Terminal:
             with self.out.capture() as captured:
                 self.out.print(table, soft_wrap=False)
             lines = [line.rstrip() for line in captured.get().splitlines()]  # rich pads to the column width
-            if lines:
+            if table.row_count:
                 with self._printing():
                     self.out.print(_text("\n".join(lines)))
 

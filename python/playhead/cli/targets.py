@@ -323,8 +323,8 @@ async def find_media(
 
 def refusal(candidate: Candidate) -> str:
     """Describe a candidate that is not allowed, with the option that allows it."""
-    where = f"{escape_line(candidate.address)}, in {escape_line(candidate.place)}"
-    return f"{where}, is not allowed: {remedy(candidate)}"
+    address = f"{escape_line(candidate.address)}, in " if candidate.address else ""
+    return f"{address}{escape_line(candidate.place)}, is not allowed: {remedy(candidate)}"
 
 
 def remedy(candidate: Candidate) -> str:

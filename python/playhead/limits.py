@@ -70,7 +70,7 @@ class Limits:
     """One playlist: 1,000 entries of a thousand characters."""
 
     playlist_entries: int = 1_000
-    """Entries of one playlist."""
+    """Entries of one playlist, and of all that it names."""
 
     playlist_depth: int = 3
     """Playlists in each other, the first one included."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.server
 import json
 import re
@@ -11,12 +12,15 @@ import threading
 import wave
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import miniaudio
 import pytest
+import trio
 
 from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, environment, playhead
+from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.shared import SharedServers
 
 DATA = Path(__file__).parents[1] / "data"
@@ -165,6 +169,38 @@ def test_the_url_of_a_server_shows_what_it_has_to_play(shared: SharedServers) ->
     report = playhead("play", shared.audio, "--json").json
     assert [tool["name"] for tool in report["tools"]] == ["musicPlayer", "set_volume"]
     assert report["resources"] == []
+
+
+async def test_all_audio_of_a_result_plays_in_order_and_read_says_which_it_takes(
+    origin: Origin, tmp_path: Path
+) -> None:
+    sound = base64.b64encode((DATA / "chord.wav").read_bytes()).decode()
+    block = {"type": "audio", "data": sound, "mimeType": "audio/wav"}
+    links = [
+        {"type": "resource_link", "uri": f"{origin.url}/{name}", "name": name}
+        for name in ("tagged.mp3", "gapless.mp3")
+    ]
+
+    async def handle(exchange: Exchange) -> None:
+        if exchange.method == "tools/call":
+            await exchange.result({"content": [links[0], block, links[1]]})
+        else:
+            await exchange.error(-32601, "Method not found")
+
+    async with raw_http(handle) as server:
+        command = (server.url, "x", "--allow-origin", origin.url)
+        play = partial(playhead, "play", *command, "--sink", "wave:x.wav", "--json", cwd=tmp_path)
+        done = await trio.to_thread.run_sync(play)
+        read = await trio.to_thread.run_sync(partial(playhead, "read", *command, "-o", tmp_path / "file"))
+    assert done.code == 0, done.stderr
+    assert [item["title"] for item in done.json["items"]] == ["tagged.mp3", "audio", "gapless.mp3"]
+    assert [item["error"] for item in done.json["items"]] == [None] * 3
+    heard = [played(tmp_path / name) for name in done.json["files"]]
+    seconds = [len(pcm) / 2 / channels / rate for rate, channels, pcm in heard]
+    assert done.json["position_seconds"] == pytest.approx(sum(seconds), abs=0.01)
+    assert read.code == 0, read.stderr
+    assert "reading the first of 3 items: tagged.mp3" in read.stderr
+    assert (tmp_path / "file").read_bytes() == (DATA / "tagged.mp3").read_bytes()
 
 
 def test_ls_lists_tools_resources_templates_and_prompts(shared: SharedServers) -> None:

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import trio
 from playhead.errors import NoDeviceError
 from playhead.playback import DeviceSink, FileMedia, Player, StateChange, Status
 from playhead.playback.sinks import device
+from tests.e2e.command import playhead
 from tests.servers.wave import write_wave
 
 pytestmark = [
@@ -37,8 +39,13 @@ SERVER = [
     "--exit-idle-time=-1",
     "--use-pid-file=no",
     "--disable-shm",
-    f"--load=module-null-sink sink_name=ears rate={RATE} channels=1 format=s16le",
+    *(
+        f"--load=module-null-sink sink_name={name} rate={RATE} channels=1 format=s16le"
+        f" sink_properties=device.description={name.title()}"
+        for name in ("ears", "kitchen")
+    ),
 ]
+"""The first sink is the default device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +127,10 @@ A defect of ours is in each of them."""
 PATIENCE_SECONDS = 20
 
 
-async def best(measure: Measure, server: str, *, enough: float) -> float:
+async def best(measure: Measure, server: str, *, enough: float, sink: str = "ears") -> float:
     """Return the least that is measured, at the latest after all attempts."""
     least = math.inf
-    parec = ["parec", f"--server={server}", "--device=ears.monitor", "--raw", "--format=s16le"]
+    parec = ["parec", f"--server={server}", f"--device={sink}.monitor", "--raw", "--format=s16le"]
     parec += [f"--rate={RATE}", "--channels=1", "--latency-msec=5"]
     for _ in range(ATTEMPTS):
         process = await trio.lowlevel.open_process(parec, stdout=subprocess.PIPE)
@@ -202,6 +209,29 @@ async def test_consecutive_pieces_of_one_format_are_heard_without_one_sample_mis
         return 0 if begin >= 0 and heard == source[RATE // 10 :] else 1
 
     assert await best(differences, sound_server, enough=0) == 0
+
+
+async def test_a_device_is_chosen_by_a_part_of_its_name(sound_server: str, tmp_path: Path) -> None:
+    source = noise(2 * RATE)
+    written(tmp_path / "piece.wav", source)
+    play = partial(playhead, "play", tmp_path / "piece.wav", PULSE_SERVER=sound_server)
+
+    async def differences(recording: Recording) -> float:
+        done = await trio.to_thread.run_sync(partial(play, "--device", "kitch"))
+        assert done.code == 0, done.stderr
+        recorded = await recording.stop()
+        begin = place_of(source, recorded)
+        heard = recorded[begin + RATE // 10 : begin + len(source)]
+        return 0 if begin >= 0 and heard == source[RATE // 10 :] else 1
+
+    assert await best(differences, sound_server, enough=0, sink="kitchen") == 0
+    listed = await trio.to_thread.run_sync(
+        partial(playhead, "play", "--device", "list", PULSE_SERVER=sound_server)
+    )
+    assert {"Ears", "Kitchen"} <= {*listed.stdout.decode().splitlines()}
+    missing = await trio.to_thread.run_sync(partial(play, "--device", "cellar"))
+    assert missing.code == 1
+    assert "expected one audio device with 'cellar' in its name, got" in " ".join(missing.stderr.split())
 
 
 @pytest.mark.parametrize("buffer_ms", [40, 60, 120])

@@ -129,6 +129,8 @@ COMMAND_ROWS = (
     ),
     (("call", OVER_HTTP, "set_volume", "volume=40", "--json"), {**TRIO, **HTTP, **TYPER}, None),
     (("tools", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}, None),
+    (("ls", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}, None),
+    (("discover", "--json"), {**TRIO, **TYPER}, None),
     (("trust",), {**TRIO, **TYPER, **RICH}, None),
     (("outputs",), {**TRIO, **TYPER, **RICH}, None),
     (("explain", "a__b"), {**TRIO, **TYPER, **RICH}, None),

@@ -35,7 +35,7 @@ def play(
         typer.Argument(
             metavar="MEDIA | SERVER WHAT KEY=VALUE",
             help="Any mixture of URLs, files, directories, playlists (M3U, PLS), and - for stdin. Otherwise a"
-            " server, then a URI or a tool (its first playable link or blob) and the tool's arguments."
+            " server, then a URI or a tool (all audio of its result) and the tool's arguments."
             " A server alone shows its audio and its tools.",
             show_default=False,
         ),
@@ -160,7 +160,7 @@ def play(
             )
             waiting = waiting_lines(terminal, session.server_name)
             options = options_for(session, given, profile="play", on_event=waiting)
-            return await play_all([media], terminal, report, options)
+            return await play_all(media, terminal, report, options)
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.config.servers import server_names

@@ -19,23 +19,23 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import trio
 
 from playhead.cli.terminal import Terminal
 from playhead.concurrency import unwrap_exception_group
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
-from playhead.content.playlists import is_hls, is_playlist, playlist_entries
-from playhead.errors import ContentError, LimitError, PlayheadError, UnsupportedFormatError, UsageError
+from playhead.content.playlists import Playlist, PlaylistEntry, is_playlist, playlist_items
+from playhead.errors import PlayheadError, UnsupportedFormatError, UsageError
+from playhead.escaping import did_you_mean
 from playhead.limits import Limits
 from playhead.redaction import redacted_url
-from playhead.results.candidates import local_path
-from playhead.stream.source import Playable, PlayableWrapper, Reader
+from playhead.results.candidates import local_path, title_of
+from playhead.stream.source import Playable, Reader
 
 if TYPE_CHECKING:
     from playhead.client.web import Web, WebAnswer
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 WEB_URL: Final = re.compile(r"https?://", re.IGNORECASE)
 ASKED_AT_ONCE: Final = 2
-_OTHER_SCHEME: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:")
+Opened = Sequence[Playable] | Playlist
+"""The media that an address leads to, or the playlist."""
 
 
 def are_media(words: Sequence[str], server_names: frozenset[str]) -> bool:
@@ -65,8 +66,9 @@ def are_media(words: Sequence[str], server_names: frozenset[str]) -> bool:
     first = words[0]
     if is_path[first] and (Path(first).is_dir() or not os.access(first, os.X_OK)):
         raise UsageError(f"{missing[0]!r}: no such file; expected files, directories or URLs after {first!r}")
-    if len(words) == 1 and first not in server_names and _looks_like_file(first):
-        raise UsageError(f"{first!r}: no such file, and no server or program has this name")
+    if first in missing and first not in server_names and _looks_like_file(first):
+        hint = did_you_mean(first, sorted(server_names), lead="; ")
+        raise UsageError(f"{first!r}: no such file, and no server or program has this name{hint}")
     return False
 
 
@@ -82,16 +84,19 @@ def _looks_like_file(word: str) -> bool:
     return is_word or is_playlist(None, word) or is_audio(None, word) is True
 
 
-class _Failed(PlayableWrapper):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failed:
     """A playable that fails with `error` when its turn comes."""
 
-    def __init__(self, inner: Playable, error: PlayheadError) -> None:
-        super().__init__(inner)
-        self._error = error
+    title: str
+    uri: str | None
+    error: PlayheadError
+    mime_type = None
+    size_bytes = None
 
     @asynccontextmanager
     async def open(self, options: StreamOptions | None = None) -> AsyncIterator[Reader]:
-        raise self._error
+        raise self.error
         yield
 
 
@@ -111,8 +116,6 @@ class Sources:
         self._terminal = terminal
         self._limits = limits
         self._asking = trio.CapacityLimiter(ASKED_AT_ONCE)
-        self._lists = 0
-        """Playlists that playlists named so far."""
 
     @cached_property
     def web(self) -> Web:
@@ -130,97 +133,83 @@ class Sources:
             await self.web.aclose()
 
     async def find(self) -> list[Playable]:
-        """Return the media of all words, in order. What is wrong with one of several is told in its turn.
+        """Return the media of all words, in order. The error of one of several is raised in its turn.
 
-        Raises `UsageError` for a directory without audio, and for a stdin that is a terminal or named twice.
+        Raises `UsageError` for a file that cannot be read, a directory without audio, and a stdin that is a
+        terminal or named twice.
         """
         words = self._words
         if words.count(STDIN) > 1:
             raise UsageError("-: expected stdin once, got it twice")
-        media: list[list[Playable]] = [[] for _ in words]
+        media: list[Sequence[Playable]] = [[] for _ in words]
 
-        async def of_word(place: int, word: str) -> None:
-            media[place] = await self._of(word, depth=0, is_local=True, title="", is_alone=len(words) == 1)
+        async def find_at(place: int, word: str) -> None:
+            try:
+                media[place] = await self._media_of(await self._opened(word))
+            except PlayheadError as error:
+                if len(words) == 1 or isinstance(error, UsageError):
+                    raise
+                media[place] = [_Failed(title=title_of(word), uri=word, error=error)]
 
         with unwrap_exception_group():
             async with trio.open_nursery() as nursery:
                 for place, word in enumerate(words):
-                    nursery.start_soon(of_word, place, word)
-        return [each for of_word_media in media for each in of_word_media]
+                    nursery.start_soon(find_at, place, word)
+        return [each for of_word in media for each in of_word]
 
-    async def of_answer(self, answer: WebAnswer, *, depth: int = 0) -> list[Playable]:
+    async def of_answer(self, answer: WebAnswer) -> Sequence[Playable]:
         """Return the media behind a URL by its first answer. Raises `UnsupportedFormatError` if it is neither
         audio nor a playlist."""
+        return await self._media_of(await self._answered(answer))
+
+    async def _media_of(self, opened: Opened) -> Sequence[Playable]:
+        if not isinstance(opened, Playlist):
+            return opened
+        return await playlist_items(opened, self._entry, _failed_entry, limits=self._limits)
+
+    async def _opened(self, word: str) -> Opened:
+        from playhead.playback import FileMedia
+        from playhead.playback.files import audio_files
+
+        if word == STDIN:
+            return await self._stdin()
+        if WEB_URL.match(word):
+            return [self.web.media(word)] if is_audio(None, word) else await self._asked(word)
+        if not await trio.Path(word).is_dir():
+            return await _file(word, self._limits)
+        if files := await trio.to_thread.run_sync(audio_files, Path(word)):
+            return [FileMedia(file) for file in files]
+        raise UsageError(f"{word}: expected a directory with audio files, got none")
+
+    async def _entry(self, entry: PlaylistEntry) -> Opened:
+        address, title = entry.address, entry.title
+        if not WEB_URL.match(address):
+            return await _file(local_path(address), self._limits, title=title)
+        if is_playlist(None, address):
+            return await self._asked(address, title=title)
+        return [self.web.media(address, title=title)]
+
+    async def _asked(self, url: str, *, title: str = "") -> Opened:
+        async with self._asking:
+            answer = await self.web.ask(url)
+        if title:
+            answer = replace(answer, media=replace(answer.media, title=title))
+        return await self._answered(answer)
+
+    async def _answered(self, answer: WebAnswer) -> Opened:
         from playhead.client.web import WebKind
 
         match answer.kind:
             case WebKind.AUDIO:
                 return [answer.media]
             case WebKind.PLAYLIST:
-                data = await self.web.read_playlist(answer)
-                return await self._of_playlist(data, answer.media.uri, depth=depth, is_local=False)
-            case _:
-                raise not_media(answer)
+                return Playlist(await self.web.read_playlist(answer), answer.media.uri)
+        where = redacted_url(answer.media.uri)
+        raise UnsupportedFormatError(
+            f"{where}: expected audio or a playlist, got {answer.got}; pass the URL of the audio itself"
+        )
 
-    async def _of(
-        self, address: str, *, depth: int, is_local: bool, title: str, is_alone: bool = False
-    ) -> list[Playable]:
-        """Return the media of a word, or of an entry of a playlist. `is_local`: it may name a local file."""
-        from playhead.playback import FileMedia
-        from playhead.playback.files import audio_files
-
-        is_url = WEB_URL.match(address) or (depth and _OTHER_SCHEME.match(address))
-        if is_local and not is_url:
-            if address == STDIN and not depth:
-                return await self._of_stdin()
-            path = Path(local_path(address) if depth else address)
-            if not depth and await trio.Path(path).is_dir():
-                files = await trio.to_thread.run_sync(audio_files, path)
-                if not files:
-                    raise UsageError(f"{address}: expected a directory with audio files, got none")
-                return [FileMedia(file) for file in files]
-            if not is_playlist(None, path.name):
-                return [FileMedia(path, title=title)]
-            try:
-                data = await trio.to_thread.run_sync(_read, path, self._limits.playlist_bytes)
-                return await self._of_playlist(data, str(path), depth=depth, is_local=True)
-            except PlayheadError as error:
-                if is_alone:
-                    raise
-                return [_Failed(FileMedia(path, title=title), error)]
-        media = self.web.media(address, title=title)
-        if depth and not is_playlist(None, urlsplit(address).path):
-            return [media]
-        if not is_alone and is_audio(None, address):
-            return [media]
-        try:
-            async with self._asking:
-                answer = await self.web.ask(address)
-            if title:
-                answer = replace(answer, media=replace(answer.media, title=title))
-            return await self.of_answer(answer, depth=depth)
-        except PlayheadError as error:
-            if is_alone:
-                raise
-            return [_Failed(media, error)]
-
-    async def _of_playlist(self, data: bytes, base: str, *, depth: int, is_local: bool) -> list[Playable]:
-        where = redacted_url(base) if WEB_URL.match(base) else base
-        self._lists += depth > 0
-        _check(where, "playlists deep", "playlist_depth", self._limits.playlist_depth, depth + 1)
-        _check(where, "nested playlists", "playlist_entries", self._limits.playlist_entries, self._lists)
-        if is_hls(data):
-            raise ContentError(f"{where}: expected a list of audio, got the segments of HLS", offset=0)
-        entries = playlist_entries(data, base, limits=self._limits)
-        if not entries:
-            raise ContentError(f"{where}: expected entries in the playlist, got none", offset=0)
-        found: list[Playable] = []
-        for entry in entries:
-            found += await self._of(entry.address, depth=depth + 1, is_local=is_local, title=entry.title)
-            _check(where, "entries in all", "playlist_entries", self._limits.playlist_entries, len(found))
-        return found
-
-    async def _of_stdin(self) -> list[Playable]:
+    async def _stdin(self) -> Opened:
         from playhead.playback import FileMedia
         from playhead.playback.files import PipeMedia
 
@@ -229,33 +218,35 @@ class Sources:
             raise UsageError("-: expected audio or a playlist on stdin, got a terminal; pipe it")
         with self._terminal.doing("waiting for stdin"):
             head = await _read_soon(fd, SNIFF_BYTES)
+            if not head:
+                raise UsageError("-: expected audio or a playlist on stdin, got no data")
             if sniff(head) is AudioFormat.TEXT:
                 while len(head) <= self._limits.playlist_bytes and (more := await _read_soon(fd, 1 << 16)):
                     head += more
-                base = str(Path.cwd() / "stdin")
-                return await self._of_playlist(head, base, depth=0, is_local=True)
+                return Playlist(head, str(Path.cwd() / "stdin"), is_local=True)
         if stat.S_ISREG(os.fstat(fd).st_mode):
             return [FileMedia("/dev/stdin", title="stdin")]
         return [PipeMedia(fd, title="stdin", head=head)]
 
 
-def not_media(answer: WebAnswer) -> PlayheadError:
-    """The error about a URL that leads to no audio."""
-    where = redacted_url(answer.media.uri)
-    return UnsupportedFormatError(
-        f"{where}: expected audio or a playlist, got {answer.got}; pass the URL of the audio itself"
-    )
+async def _file(path: str, limits: Limits, *, title: str = "") -> Opened:
+    from playhead.playback import FileMedia
+
+    if not is_playlist(None, path):
+        return [FileMedia(path, title=title)]
+
+    def read() -> bytes:
+        with Path(path).open("rb") as file:
+            return file.read(limits.playlist_bytes + 1)
+
+    try:
+        return Playlist(await trio.to_thread.run_sync(read), path, is_local=True)
+    except OSError as error:
+        raise UsageError(f"expected a readable playlist, got {path} ({error.strerror})") from error
 
 
-def _check(where: str, what: str, name: str, most: int, got: int) -> None:
-    if got > most:
-        message = f"{where}: expected at most {most} {what} (Limits.{name}), got {got}"
-        raise LimitError(message, limit=name, allowed=most, got=got)
-
-
-def _read(path: Path, most: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(most + 1)
+def _failed_entry(entry: PlaylistEntry, error: PlayheadError) -> list[Playable]:
+    return [_Failed(title=entry.title or title_of(entry.address), uri=entry.address, error=error)]
 
 
 async def _read_soon(fd: int, n_bytes: int) -> bytes:

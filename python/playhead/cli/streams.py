@@ -129,9 +129,11 @@ def read(
         started = trio.current_time()
         target = await flags.find_server(server, terminal)
         async with connected(target, terminal, timeout=flags.timeout, cache=flags.cache) as session:
-            media = await find_media(
+            media, *others = await find_media(
                 session, what, tool_arguments, terminal, playable=False, timeout=flags.timeout
             )
+            if others:
+                terminal.say(f"reading the first of {len(others) + 1} items: {escape_line(media.title)}")
             waiting = waiting_lines(terminal, session.server_name)
             options = options_for(session, given, profile="save", on_event=waiting)
             async with media.open(options) as stream:
@@ -197,7 +199,7 @@ def demo(
         async with connected(server, terminal, modules=PLAYBACK) as session:
             terminal.say(f"connected to {session.server_name} (MCP {session.protocol_version}) over stdio")
             typed = p.GivenArguments(values={"query": query})
-            media = await find_media(session, TOOL, typed, terminal, playable=True)
+            media, *_ = await find_media(session, TOOL, typed, terminal, playable=True)
             size = f", {human_bytes(media.size_bytes)}" if media.size_bytes else ""
             terminal.say(f"{TOOL} answered with a link: {escape_line(media.title)} ({media.mime_type}{size})")
             waiting = waiting_lines(terminal, session.server_name)

@@ -285,9 +285,9 @@ async def find_media(
     *,
     playable: bool,
     timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
-) -> ResourceMedia | BytesMedia:
-    """Find the WHAT of `playhead play` and `playhead read`: a URI, or a tool's first link or blob, or the
-    chunks of a queue tool.
+) -> Sequence[ResourceMedia | BytesMedia]:
+    """Find the WHAT of `playhead play` and `playhead read`: a URI, the links and blobs of a tool's result, or
+    the chunks of a queue tool. Never empty.
 
     Raises `ToolFailedError` if the tool returned isError, `ProtocolError` if its result contains nothing to
     read, and `UsageError` as `arguments_for`, or for arguments of a URI.
@@ -297,16 +297,16 @@ async def find_media(
     if is_uri(what):
         if given:
             raise UsageError(f"{what!r} is a URI, which takes no arguments; --arg passes one with each read")
-        return session.media(what)
+        return [session.media(what)]
     listed = (await _listed(session)).get(what, {})
     arguments = given.for_tool(what, listed.get("inputSchema"))
     if what == session.default_options().poll_tool or is_queue_schema(listed.get("outputSchema")):
-        return session.queue(what, arguments)  # a call here would lose its first chunks
+        return [session.queue(what, arguments)]  # a call here would lose its first chunks
     result = await call_tool(session, what, arguments, terminal, timeout=timeout)
     raise_tool_error(what, result)
-    # Without audio, play any other resource: the user asked for it.
-    found = ((*result.media, *result.resources) if playable else result.resources)[:1]
-    if not found:
+    # Without audio, play the first other resource: the user asked for it.
+    media = (result.media or result.resources[:1]) if playable else result.resources
+    if not media:
         wanted = "audio" if playable else "a resource link or a blob"
         if result.plan.refused:
             refused = "".join(f"\n{refusal(each)}" for each in result.plan.refused)
@@ -318,13 +318,13 @@ async def find_media(
             f"expected {wanted} in the answer of tool {what!r}, got {got}; `playhead call --candidates` shows"
             " the answer, and what was tried of it"
         )
-    return found[0]
+    return media
 
 
 def refusal(candidate: Candidate) -> str:
     """Describe a candidate that is not allowed, with the option that allows it."""
-    where = f"{escape_line(candidate.address)}, in {escape_line(candidate.place)}"
-    return f"{where}, is not allowed: {remedy(candidate)}"
+    address = f"{escape_line(candidate.address)}, in " if candidate.address else ""
+    return f"{address}{escape_line(candidate.place)}, is not allowed: {remedy(candidate)}"
 
 
 def remedy(candidate: Candidate) -> str:

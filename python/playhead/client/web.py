@@ -9,20 +9,20 @@ from __future__ import annotations
 import string
 from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from playhead.client.call_results.call_result import as_media
-from playhead.client.call_results.media import Head, ResourceMedia
+from playhead.client.call_results.media import ResourceMedia
 from playhead.client.session.http_range_reader import PLAY_BYTES, HttpRangeReader
 from playhead.client.session.shared_reads import Arrivals
 from playhead.client.transports.http_client import guarded_client
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff, split_mime
 from playhead.content.playlists import is_playlist
-from playhead.errors import HttpRefusedError, LimitError, RangePastEndError
-from playhead.limits import DEFAULT_LIMITS, KIB, Limits
+from playhead.errors import HttpRefusedError
+from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import Origin, check_url
 from playhead.redaction import redacted_url
 from playhead.results.candidates import title_of
@@ -102,32 +102,12 @@ class Web:
             await reader.aclose()
         return WebAnswer(kind=kind, got=got, media=media)
 
-    async def head(self, address: str, n_bytes: int) -> Head:
-        """Read the first bytes of a URL with one GET. Raises as opening it."""
-        async with aclosing(self._reader(address)) as reader:
-            body = await reader.begin()
-            return Head(await body.peek(n_bytes), body.mime_type, body.version.total_bytes)
-
     async def read_playlist(self, answer: WebAnswer) -> bytes:
-        """Read the whole of a playlist. Raises `LimitError` past `Limits.playlist_bytes`."""
-        most, data, is_over = self._limits.playlist_bytes, bytearray(), False
-        async with aclosing(self._begun.pop(answer.media.uri)) as reader:
-            while not is_over:
-                try:
-                    page = await reader(len(data), len(data) + 64 * KIB)
-                except RangePastEndError:
-                    break
-                data += b"".join(blob for blob in page.blobs if isinstance(blob, bytes))
-                is_over = len(data) == page.total_bytes
-                if len(data) > most:
-                    where = redacted_url(answer.media.uri)
-                    expected = f"expected a playlist of at most {most} bytes (Limits.playlist_bytes)"
-                    raise LimitError(
-                        f"{where}: {expected}, got more",
-                        limit="playlist_bytes",
-                        allowed=most,
-                        got=len(data),
-                    )
+        """Read the whole of a playlist, or just more than `Limits.playlist_bytes`."""
+        data = bytearray()
+        async with self.open(answer.media, options=replace(DEFAULT_OPTIONS, in_flight=1)) as stream:
+            while len(data) <= self._limits.playlist_bytes and (chunk := await stream.receive_some()):
+                data += chunk
         return bytes(data)
 
     @asynccontextmanager

@@ -1,30 +1,32 @@
-"""Playlists: M3U and PLS, read without I/O.
+"""Playlists: M3U and PLS, read and followed without I/O of their own.
 
 An entry's address is joined to that of its list: `live/one.mp3` in the list of a web server becomes a URL of
-that server. An entry may name anything, also a local file or another playlist: the caller decides which
-schemes and how many levels (`Limits.playlist_depth`) it follows. An HLS playlist (RFC 8216) is written as an
-M3U, but its entries are the segments of one piece; see `is_hls`.
+that server. A list may name others, `Limits.playlist_depth` deep. Only a local file may name local files. An
+HLS playlist (RFC 8216) is written as an M3U, but its entries are the segments of one piece: it is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urljoin
 
 from playhead.content.audio import split_mime
-from playhead.errors import ContentError, LimitError
+from playhead.errors import BlockedAddressError, ContentError, LimitError, PlayheadError
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.redaction import redacted_url
 
 _MIME: Final = re.compile(
     r"(?:audio|application)/(?:(?:x-)?mpegurl|(?:x-)?scpls|pls\+xml|vnd\.apple\.mpegurl)"
 )
 SUFFIXES: Final = (".m3u", ".m3u8", ".pls")
 _SUFFIX: Final = re.compile(r"[^?#]*\.(?:m3u8?|pls)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
+_HEAD: Final = re.compile(r"\s*(?:#EXTM3U\b|\[playlist\]\s)", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """Two letters or more: `C:` is a drive."""
+_WEB: Final = re.compile(r"https?://", re.IGNORECASE)
 _HLS: Final = re.compile(rb"^#EXT-X-(?:TARGETDURATION|STREAM-INF)\b", re.MULTILINE)
 _EXTINF: Final = re.compile(r'#EXTINF:\s*([-+.0-9]*)(?:[^,"]|"[^"]*")*+,?(.*)', re.IGNORECASE)
 _PLS_LINE: Final = re.compile(r"(file|title|length)([0-9]{1,6})\s*=\s*(.*)", re.IGNORECASE)
@@ -41,41 +43,113 @@ class PlaylistEntry(NamedTuple):
     """None if the list gives none, or marks the entry as endless (-1)."""
 
 
+class Playlist(NamedTuple):
+    """The bytes of a playlist."""
+
+    data: bytes
+    address: str
+    """A URL or a path; empty if it has none, as in text."""
+    is_local: bool = False
+    """It is a file of this machine that the user named or allowed, and may name others."""
+
+
+Item = TypeVar("Item")
+
+
 def is_playlist(mime_type: str | None, address: str) -> bool:
     """Return True if the MIME type or the suffix of the address names a playlist."""
     return bool(_MIME.fullmatch(split_mime(mime_type or "")[0]) or _SUFFIX.fullmatch(address))
 
 
-def is_hls(data: bytes) -> bool:
-    """Return True for an M3U whose entries are segments, or variants, of one piece."""
-    return _HLS.search(data) is not None
+def has_playlist_head(text: str) -> bool:
+    """Return True for text that begins as a playlist does: with `#EXTM3U` or `[playlist]`."""
+    return _HEAD.match(text) is not None
+
+
+async def playlist_items(
+    playlist: Playlist,
+    open_entry: Callable[[PlaylistEntry], Awaitable[Sequence[Item] | Playlist]],
+    on_error: Callable[[PlaylistEntry, PlayheadError], Sequence[Item]],
+    *,
+    limits: Limits,
+) -> list[Item]:
+    """Follow a playlist and those that it names, and return the items of their entries, in order.
+
+    `open_entry` returns the items of an entry, or the playlist that it is; `on_error` those in place of an
+    entry that failed. Entries are opened one after another.
+
+    Raises what `playlist_entries` raises about `playlist` itself, and `LimitError` for more than
+    `Limits.playlist_entries` in all.
+    """
+    n_opened = 0
+
+    async def items_of(opened: Playlist, depth: int) -> list[Item]:
+        nonlocal n_opened
+        items: list[Item] = []
+        for entry in playlist_entries(opened.data, opened.address, limits=limits):
+            try:
+                _check_scheme(entry, opened)
+                if is_playlist(None, entry.address):
+                    _check(entry.address, "playlist_depth", "levels", limits.playlist_depth, depth + 1)
+                inner = await open_entry(entry)
+                if isinstance(inner, Playlist):
+                    _check(entry.address, "playlist_depth", "levels", limits.playlist_depth, depth + 1)
+                    items += await items_of(inner, depth + 1)
+                    continue
+            except PlayheadError as error:
+                if n_opened > limits.playlist_entries:
+                    raise
+                inner = on_error(entry, error)
+            items += inner
+            n_opened += 1
+            _check(playlist.address, "playlist_entries", "entries in all", limits.playlist_entries, n_opened)
+        return items
+
+    return await items_of(playlist, 1)
+
+
+def _check_scheme(entry: PlaylistEntry, playlist: Playlist) -> None:
+    is_file = entry.address[:5].lower() == "file:" or not _SCHEME.match(entry.address)
+    if not (_WEB.match(entry.address) or (playlist.is_local and is_file)):
+        expected = "a URL of the web or a file" if playlist.is_local else "an http or https URL"
+        raise BlockedAddressError(f"expected {expected} in a playlist, got {entry.address[:80]!r}")
 
 
 def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS) -> tuple[PlaylistEntry, ...]:
     """Read an M3U or PLS, in UTF-8 or Windows-1252; `base` is the address of the list, a URL or a path.
 
     Raises:
-        ContentError: it is neither, but HTML or binary.
+        ContentError: it is neither, but HTML, binary or HLS, or it has no entries.
         LimitError: more than `Limits.playlist_bytes` or `Limits.playlist_entries`.
     """
-    _check("playlist_bytes", "bytes", limits.playlist_bytes, len(data))
+    _check(base, "playlist_bytes", "bytes", limits.playlist_bytes, len(data))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("cp1252", "replace")
     lines = [stripped for line in re.split(r"[\r\n]+", text) if (stripped := line.strip())]
+    got = ""
     if "\0" in text or text.lstrip().startswith("<"):
-        raise ContentError("expected a playlist (M3U or PLS), got HTML, XML or binary data", offset=0)
+        got = "HTML, XML or binary data"
+    elif _HLS.search(data):
+        got = "the segments of HLS"
     is_pls = bool(lines) and lines[0].lower() == "[playlist]"
-    entries = tuple(_pls(lines, base) if is_pls else _m3u(lines, base))
-    _check("playlist_entries", "entries", limits.playlist_entries, len(entries))
+    entries = () if got else tuple(_pls(lines, base) if is_pls else _m3u(lines, base))
+    if not entries:
+        got = got or ("no entries" if lines else "an empty one")
+        raise ContentError(f"{_where(base)}expected a playlist (M3U or PLS) of audio, got {got}", offset=0)
+    _check(base, "playlist_entries", "entries", limits.playlist_entries, len(entries))
     return entries
 
 
-def _check(name: str, unit: str, allowed: int, got: int) -> None:
+def _check(base: str, name: str, unit: str, allowed: int, got: int) -> None:
     if got > allowed:
-        message = f"expected a playlist of at most {allowed} {unit} (Limits.{name}), got {got}"
+        message = f"{_where(base)}expected a playlist of at most {allowed} {unit} (Limits.{name}), got {got}"
         raise LimitError(message, limit=name, allowed=allowed, got=got)
+
+
+def _where(base: str) -> str:
+    return f"{redacted_url(base) if _WEB.match(base) else base}: " if base else ""
 
 
 def _m3u(lines: list[str], base: str) -> Iterator[PlaylistEntry]:

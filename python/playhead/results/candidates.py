@@ -6,7 +6,7 @@
 | `url` | text that is only a URL; a string of JSON whose suffix, key or MIME type beside it names audio |
 | `prose` | a URL in at most 2,000 characters of text, whose path has the suffix of audio or a playlist |
 | `path` | an absolute path or a `file:` URI with such a suffix: in any of these places, or a link |
-| `playlist` | a link whose MIME type or suffix is that of a playlist |
+| `playlist` | a link or embedded resource with a playlist's MIME type or suffix; text that begins as one |
 
 JSON is `structuredContent`, or text that is an object or a list. Keys decide the order of the candidates, and
 which URL without a suffix is one; the bytes decide what plays. Pure: `classify` plays what is in the result
@@ -18,12 +18,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from playhead._core import check_base64
+from playhead._core import check_base64, decode_base64
 from playhead.content import ABSENT
 from playhead.content.audio import (
     AUDIO_SUFFIXES,
@@ -38,7 +39,7 @@ from playhead.content.audio import (
     split_mime,
 )
 from playhead.content.formats import Base64Text, decoded_bytes, has_long_run, head_of_base64, string_of
-from playhead.content.playlists import SUFFIXES, is_playlist
+from playhead.content.playlists import SUFFIXES, has_playlist_head, is_playlist
 from playhead.errors import Base64Error
 from playhead.limits import Limits
 from playhead.results.kinds import BlockView
@@ -130,10 +131,17 @@ class Candidate:
     place: str
     """A JSON path: `$.structuredContent.track.url`."""
     address: str
-    """A URL, or a path or `file:` URI; empty for base64."""
+    """A URL, or a path or `file:` URI; empty for what the result itself holds."""
     title: str = ""
+    playlist: bytes | None = field(default=None, repr=False)
+    """The playlist that the result holds; None for one to be read, and for other rows."""
     verdict: Verdict | None = None
     """None if it was not asked."""
+
+    @property
+    def key(self) -> str:
+        """The key of its verdict: its address, else its place."""
+        return self.address or self.place
 
 
 class InlineAudio(NamedTuple):
@@ -170,6 +178,8 @@ class CandidateFinder:
     def in_text(self, index: int, text: str) -> str:
         """Search a text block. Return its text, in which audio is replaced."""
         place, bare, self._values = f"$.content[{index}].text", text.strip(), 0
+        if self._is_playlist(text, _Place(index, place)):
+            return text
         if bare[:1] in ("{", "[") and self._may_hold_audio(bare) and is_parsed(bare, self.limits):
             try:
                 value = parse(bare)
@@ -195,6 +205,28 @@ class CandidateFinder:
         if row is not None:
             place = f"$.content[{index}].uri"
             self._note(Candidate(index=index, row=row, place=place, address=uri, title=link.title))
+
+    def in_embedded(self, index: int, resource: BlockView) -> None:
+        """Look at an embedded resource that may be a playlist."""
+        key = "text" if resource.data is None else "blob"
+        at, uri = _Place(index, f"$.content[{index}].resource.{key}"), resource.uri or ""
+        if resource.data is None:
+            self._is_playlist(resource.text, at, uri=uri, is_named=is_playlist(resource.mime_type, uri))
+        elif (
+            is_playlist(resource.mime_type, uri) and (resource.size_bytes or 0) <= self.limits.playlist_bytes
+        ):
+            with suppress(Base64Error):
+                self._note_playlist(decode_base64(resource.data), at, uri)
+
+    def _is_playlist(self, text: str, at: _Place, *, uri: str = "", is_named: bool = False) -> bool:
+        """Note `text` if it is a playlist, by its first line or the label of its resource."""
+        found = is_named or has_playlist_head(text)
+        if found:
+            self._note_playlist(text[: self.limits.playlist_bytes + 1].encode(errors="replace"), at, uri)
+        return found
+
+    def _note_playlist(self, data: bytes, at: _Place, uri: str) -> None:
+        self._note(Candidate(index=at.index, row="playlist", place=at.path, address=uri, playlist=data))
 
     def in_structured(self, structured: object) -> object:
         """Search `structuredContent`. Return it, or a copy in which audio is replaced."""
@@ -239,7 +271,7 @@ class CandidateFinder:
             self._add("path", bare, at)
         elif len(text) >= BASE64_CHARS and (audio := inline_audio(text, at.beside)) is not None:
             return self._take(audio, at)
-        else:
+        elif not self._is_playlist(text, at):
             return self._in_prose(text, at)
         return text
 
@@ -411,7 +443,10 @@ def is_parsed(text: str, limits: Limits) -> bool:
 
 def title_of(address: str) -> str:
     """Name audio after the last segment of its path."""
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return address
     return unquote(PurePosixPath(parts.path).name) or parts.netloc
 
 

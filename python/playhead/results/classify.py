@@ -132,6 +132,8 @@ class PartMaker:
         )
 
     def _blob(self, at: _Place, view: BlockView) -> Part:
+        if is_playlist(view.mime_type, view.uri or ""):
+            return _kept(at, view, "a playlist")
         audio = is_audio(view.mime_type, view.uri)
         if audio is None:
             audio = _has_audio_signature(head_of_base64(view.data or ""))
@@ -178,7 +180,7 @@ class PartMaker:
     def addressed(self, index: int, finder: CandidateFinder) -> Iterator[PlayAudio]:
         """Play the audio to which text or `structuredContent` leads."""
         for candidate in finder.candidates.get(index, ()):
-            if (verdict := self.verdicts.get(candidate.address)) is not None:
+            if (verdict := self.verdicts.get(candidate.key)) is not None:
                 for item in verdict.items:
                     yield PlayAudio(
                         index=index,
@@ -373,7 +375,7 @@ def classify(
             dispositions += maker.inline(index, finder, is_in_text=bool(text))
             dispositions += maker.addressed(index, finder)
         else:
-            # The file of a link, or the entries of a playlist, take the place of their link.
+            # The file of a link, or the entries of a playlist, take the place of their block.
             addressed = [*maker.addressed(index, finder)]
             dispositions += addressed or [maker.part(index, block, view)]
     if not is_error:
@@ -390,7 +392,7 @@ def classify(
         findings=(*findings, *maker.findings),
         unsettled=tuple(maker.unsettled),
         candidates=tuple(
-            each if each.row == "base64" else replace(each, verdict=verdicts.get(each.address))
+            each if each.row == "base64" else replace(each, verdict=verdicts.get(each.key))
             for found in finder.candidates.values()
             for each in found
             if each.row == "base64" or policy.sniff_links
@@ -409,8 +411,12 @@ def _finder(views: Sequence[BlockView | None], limits: Limits, *, is_error: bool
         describe=lambda audio: audio_line(audio.title, audio.mime_type, decoded_bytes(audio.base64)),
     )
     for index, view in enumerate(views):
-        if view is not None and view.kind == "link" and not is_error:
+        if view is None or is_error:
+            continue
+        if view.kind == "link":
             finder.in_link(index, view)
+        elif view.uri is not None:
+            finder.in_embedded(index, view)
     return finder
 
 

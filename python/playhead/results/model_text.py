@@ -245,7 +245,7 @@ def _refusal(candidate: Candidate) -> str:
     assert candidate.verdict is not None
     assert candidate.verdict.permission is not None
     setting, value = candidate.verdict.permission
-    state = f"not played, because it is not allowed ({setting} {_uri(value)}); at {_uri(candidate.address)}"
+    state = f"not played, because it is not allowed ({setting} {_uri(value)}); at {_uri(candidate.key)}"
     return _line("audio", "", None, None, state)
 
 

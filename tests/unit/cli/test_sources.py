@@ -55,6 +55,8 @@ def test_words_are_media_if_each_is_a_url_a_path_or_stdin(words: list[str], are:
         (["song.mp3", "sang.mp3"], "'sang.mp3': no such file"),
         (["sang.mp3"], "'sang.mp3': no such file"),
         (["My Song.mp3"], "'My Song.mp3': no such file"),
+        (["sang.mp3", "song.mp3"], "'sang.mp3': no such file"),
+        (["nobody", "tool", "x=1"], "'nobody': no such file, and no server or program has this name"),
     ],
 )
 def test_words_that_can_be_neither_are_a_usage_error(words: list[str], message: str) -> None:
@@ -102,11 +104,21 @@ async def test_a_local_playlist_names_files_beside_it_and_urls_with_its_titles(h
 
 async def test_what_is_wrong_with_one_of_several_words_fails_in_its_turn(here: Path) -> None:
     (here / "empty.m3u").write_text("#EXTM3U\n")
-    with pytest.raises(ContentError, match="got none"):
+    with pytest.raises(ContentError, match="got no entries"):
         await found("empty.m3u")
     song, empty = await found("song.mp3", "empty.m3u")
     assert song.title == "song"
-    assert "expected entries in the playlist, got none" in str(await failure(empty))
+    assert "got no entries" in str(await failure(empty))
+
+
+async def test_an_entry_that_cannot_be_opened_does_not_stop_the_others(here: Path) -> None:
+    (here / "list.m3u").write_text("gone.m3u\nhttp://[::1/x.mp3\nftp://a.example/b.mp3\nsong.mp3\n")
+    *failed, song = await found("list.m3u")
+    assert song.title == "song"
+    messages = [str(await failure(each)) for each in failed]
+    assert "expected a readable playlist, got gone.m3u (No such file or directory)" in messages[0]
+    assert "http://[::1/x.mp3" in messages[1]
+    assert "expected a URL of the web or a file in a playlist, got 'ftp://a.example/b.mp3'" in messages[2]
 
 
 async def test_a_playlist_of_segments_is_hls(here: Path) -> None:

@@ -26,22 +26,21 @@ from tests.servers.sample import sample_server
 TERMINAL = Terminal(json_output=True)
 
 
-async def test_reading_takes_the_first_thing_that_can_be_opened_and_playing_the_first_sound() -> None:
+@pytest.mark.parametrize(
+    ("is_played", "names", "expected"),
+    [
+        (False, ("notes", "flac", "wave"), ("notes", "flac", "wave")),
+        (True, ("notes", "flac", "wave"), ("flac", "wave")),
+        (True, ("notes", "notes"), ("notes",)),
+    ],
+)
+async def test_play_takes_all_audio_in_order_or_else_the_first_item_and_read_takes_every_item(
+    is_played: bool, names: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    uris = GivenArguments(values={"uris": [f"resource://plain/{name}" for name in names]})
     async with connect(sample_server()) as session:
-        uris = GivenArguments(values={"uris": ["resource://plain/notes", "resource://plain/flac"]})
-        assert (
-            await find_media(session, "links", uris, TERMINAL, playable=False)
-        ).uri == "resource://plain/notes"
-        assert (
-            await find_media(session, "links", uris, TERMINAL, playable=True)
-        ).uri == "resource://plain/flac"
-
-
-async def test_what_is_no_sound_is_played_where_there_is_nothing_else() -> None:
-    async with connect(sample_server()) as session:
-        uris = GivenArguments(values={"uris": ["resource://plain/notes"]})
-        found = await find_media(session, "links", uris, TERMINAL, playable=True)
-        assert found.uri == "resource://plain/notes"
+        media = await find_media(session, "links", uris, TERMINAL, playable=is_played)
+        assert [each.uri for each in media] == [f"resource://plain/{name}" for name in expected]
 
 
 async def test_an_answer_without_anything_to_open_says_what_came() -> None:

@@ -58,10 +58,14 @@ async def session_with(
     allow_origins: tuple[str, ...] = (),
     allow_paths: tuple[str, ...] = (),
     limits: Limits = DEFAULT_LIMITS,
+    resource: str = "",
 ) -> AsyncIterator[Session]:
     async def handle(exchange: Exchange) -> None:
         if exchange.method == "tools/call":
             await exchange.result({"content": [], **result})
+        elif exchange.method == "resources/read":
+            contents = {"uri": exchange.message["params"]["uri"], "text": resource}
+            await exchange.result({"contents": [contents]})
         else:
             await exchange.error(-32601, "Method not found")
 
@@ -282,8 +286,78 @@ async def test_a_playlist_gives_its_entries_in_order_with_titles() -> None:
             ("gone.mp3", f"{origin.url}/gone.mp3"),
         ]
         paths = [head.split()[1] for head in origin.heads]
-        assert paths == [b"/top.m3u", b"/a.wav", b"/inner.pls", b"/b.mp3"], "later entries are not asked"
+        assert paths == [b"/top.m3u", b"/a.wav", b"/inner.pls"], "later entries are not asked"
     assert result.turn.decision == "stop"
+
+
+LISTED = "#EXTM3U\n#EXTINF:2,One\n{origin}/a.wav\n#EXTINF:3,Two\n{origin}/b.mp3\n"
+LISTED_IN_PLS = "[playlist]\nFile1={origin}/a.wav\nTitle1=One\nFile2={origin}/b.mp3\nTitle2=Two\n"
+BARE = "{origin}/a.wav\n{origin}/b.mp3\n"
+
+
+def holding(value: Any, playlist: str) -> Any:
+    """`value` with the playlist in its places, also in those of JSON in text."""
+    match value:
+        case dict():
+            return {key: holding(inner, playlist) for key, inner in value.items()}
+        case list():
+            return [holding(inner, playlist) for inner in value]
+        case str() if value.startswith('{"'):
+            return json.dumps(holding(json.loads(value), playlist))
+        case str():
+            encoded = base64.b64encode(playlist.encode()).decode()
+            return value.replace("{list}", playlist).replace("{base64}", encoded)
+        case _:
+            return value
+
+
+def resource(**fields: str) -> dict[str, Any]:
+    return {"content": [{"type": "resource", "resource": fields}]}
+
+
+@pytest.mark.parametrize(
+    ("result", "playlist"),
+    [
+        (text("{list}"), LISTED),
+        (text("\n{list}"), LISTED_IN_PLS),
+        ({"structuredContent": {"playlist": "{list}"}}, LISTED),
+        (text({"playlist": "{list}"}), LISTED_IN_PLS),
+        (resource(uri="radio://list", text="{list}"), LISTED),
+        (resource(uri="radio://list.m3u", text="{list}"), BARE),
+        (resource(uri="radio://list", mimeType="audio/x-scpls", text="{list}"), LISTED_IN_PLS),
+        (resource(uri="radio://list", mimeType="audio/x-mpegurl", blob="{base64}"), LISTED),
+        ({"content": [{"type": "resource_link", "uri": "radio://list.m3u", "name": "l"}]}, LISTED),
+        (
+            {
+                "content": [
+                    {"type": "resource_link", "uri": "radio://x", "name": "l", "mimeType": "audio/x-scpls"}
+                ]
+            },
+            LISTED_IN_PLS,
+        ),
+    ],
+)
+async def test_a_playlist_in_the_result_gives_its_entries(result: dict[str, Any], playlist: str) -> None:
+    files = {"/a.wav": ("audio/wav", SONG), "/b.mp3": ("audio/mpeg", OTHER)}
+    async with site(files) as origin:
+        content = playlist.replace("{origin}", origin.url)
+        result = holding(result, content)
+        async with session_with(result, allow_origins=(origin.url,), resource=content) as session:
+            played = await session.call_tool("x")
+            titles = ["a.wav", "b.mp3"] if playlist is BARE else ["One", "Two"]
+            assert [(media.title, media.uri) for media in played.media] == [
+                (titles[0], f"{origin.url}/a.wav"),
+                (titles[1], f"{origin.url}/b.mp3"),
+            ]
+            assert [head.split()[1] for head in origin.heads] == [b"/a.wav"]
+            assert [each.row for each in played.plan.candidates] == ["playlist"]
+            assert played.turn.decision == "stop"
+            assert len(await frames_heard(session)) == 2
+        refused = await called(result, resource=content)
+    assert (refused.media, refused.turn.decision) == ((), "continue")
+    assert [each.verdict and each.verdict.permission for each in refused.plan.refused] == [
+        ("allow_origins", origin.url)
+    ]
 
 
 async def test_a_playlist_nests_no_deeper_than_its_limit_and_may_name_itself() -> None:
@@ -333,6 +407,34 @@ async def test_a_file_below_an_allowed_directory_is_heard(form: int, tmp_path: P
     async with session_with(named(path)[form], allow_paths=(str(tmp_path),)) as session:
         assert await frames_heard(session) == [(len(SONG) - 44) // 2]
         assert (await session.call_tool("x")).turn.decision == "stop"
+
+
+async def test_a_playlist_below_an_allowed_directory_names_files_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(SONG)
+    (tmp_path / "b.wav").write_bytes(SONG)
+    path = tmp_path / "list.m3u"
+    path.write_text(
+        f"a.wav\nb.wav\n{(tmp_path / 'a.wav').as_uri()}\n../out.wav\nfile:a.wav\nhttp://a b.wav\n"
+    )
+    async with session_with(text(f"Saved as: {path}"), allow_paths=(str(tmp_path),)) as session:
+        uris = [media.uri for media in (await session.call_tool("x")).media]
+        assert len(uris) == 4, "an address that is neither a URL nor absolute is left out"
+        assert uris[:3] == [(tmp_path / name).as_uri() for name in ("a.wav", "b.wav", "a.wav")]
+        async with (await session.call_tool("x")).media[1].open() as stream:
+            assert await stream.read_all() == SONG
+        with pytest.raises(BlockedAddressError):
+            async with (await session.call_tool("x")).media[3].open() as stream:
+                await stream.read_all()
+
+
+async def test_a_playlist_in_the_result_itself_names_no_file_of_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(SONG)
+    listed = f"#EXTM3U\n{tmp_path}/a.wav\n{(tmp_path / 'a.wav').as_uri()}\na.wav\n"
+    for uri in ((tmp_path / "list.m3u").as_uri(), str(tmp_path / "list.m3u"), "radio://list"):
+        for result in (resource(uri=uri, text=listed), text(listed)):
+            found = await called(result, allow_paths=(str(tmp_path),))
+            assert found.media == ()
+            assert "expected an http or https URL in a playlist" in outcomes(found)[0][1]
 
 
 async def test_a_file_that_is_not_allowed_names_its_directory(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from playhead.client.web import Web, WebKind, encoded_url, kind_of, origin_of
-from playhead.errors import AccessDeniedError, BlockedAddressError, LimitError
+from playhead.errors import AccessDeniedError, BlockedAddressError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from tests.servers.raw_origin import RawOrigin, answer, bounds, raw_origin
 from tests.servers.wave import wave_header
@@ -96,8 +96,7 @@ async def test_a_playlist_is_read_whole_up_to_the_limit(has_length: bool) -> Non
             assert await reached.read_playlist(asked) == data
         async with aclosing(web(origin, Limits(playlist_bytes=70_000))) as reached:
             asked = await reached.ask(f"{origin.url}/list")
-            with pytest.raises(LimitError, match=r"at most 70000 bytes \(Limits.playlist_bytes\)"):
-                await reached.read_playlist(asked)
+            assert len(await reached.read_playlist(asked)) > 70_000, "which `playlist_entries` refuses"
 
 
 async def test_only_allowed_origins_are_reached_on_this_machine() -> None:
@@ -138,10 +137,3 @@ def test_a_url_may_be_typed_with_spaces_and_letters_of_any_kind() -> None:
     assert (
         encoded_url("http://a.example/Ö b%20c.mp3?d=[1]&e") == "http://a.example/%C3%96%20b%20c.mp3?d=[1]&e"
     )
-
-
-async def test_the_head_of_a_url_is_one_get() -> None:
-    async with raw_origin(ranges) as origin, aclosing(web(origin)) as reached:
-        head = await reached.head(f"{origin.url}/a.wav", 12)
-        assert (head.data, head.mime_type, head.total_bytes) == (WAVE[:12], "audio/wav", len(WAVE))
-        assert len(origin.heads) == 1

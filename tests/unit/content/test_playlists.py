@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playhead.content.playlists import PlaylistEntry, is_hls, is_playlist, playlist_entries
+from playhead.content.playlists import PlaylistEntry, is_playlist, playlist_entries
 from playhead.errors import ContentError, LimitError
 from playhead.limits import Limits
 
@@ -91,6 +91,16 @@ def test_a_type_or_a_suffix_names_a_playlist(mime_type: str | None, address: str
     assert is_playlist(mime_type, address) is expected
 
 
-def test_hls_is_told_apart() -> None:
-    assert is_hls(b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nseg.aac\n")
-    assert not is_hls(b"#EXTM3U\n#EXTINF:4,\nsong.mp3\n")
+@pytest.mark.parametrize(
+    ("data", "got"),
+    [
+        (b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nseg.aac\n", "the segments of HLS"),
+        (b"#EXTM3U\n# nothing\n", "no entries"),
+        (b"", "an empty one"),
+    ],
+)
+def test_a_list_without_entries_or_of_segments_is_an_error_that_names_its_address(
+    data: bytes, got: str
+) -> None:
+    with pytest.raises(ContentError, match=rf"^{WEB}: expected a playlist .* of audio, got {got}"):
+        playlist_entries(data, WEB)

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, assert_never
 import trio
 
 from playhead.cache import ETAG_META, dated_validator, strong_etag
-from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia, Streams, checked
+from playhead.client.call_results.media import (
+    BytesMedia,
+    ImageMedia,
+    ResourceMedia,
+    SessionStreams,
+    Streams,
+    checked,
+)
 from playhead.client.call_results.sniffing import Sniffing
 from playhead.content import ABSENT, Block, Finding, parse_blocks
 from playhead.content.blocks import fields_of
@@ -261,7 +268,7 @@ async def classify_result(
     policy: Policy,
     registry: ResponseRegistry,
     output_schema: object,
-    streams: Streams,
+    streams: SessionStreams,
     options: StreamOptions,
     limits: Limits,
     server: str,

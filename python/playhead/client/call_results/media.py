@@ -37,13 +37,19 @@ class Head(NamedTuple):
 
 
 class Streams(Protocol):
-    """Opens resources; implemented by `Session`."""
-
-    async def head(self, address: str, n_bytes: int) -> Head: ...
+    """Opens resources; implemented by `Session` and `Web`."""
 
     def open(
         self, what: ResourceMedia | ResourceLink | str, *, options: StreamOptions | None = None
     ) -> AbstractAsyncContextManager[RangeStream]: ...
+
+
+class SessionStreams(Streams, Protocol):
+    """Opens what results name; implemented by `Session`."""
+
+    async def head(self, address: str, n_bytes: int) -> Head: ...
+
+    async def read_text(self, uri: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,11 @@ from typing import Final
 
 import trio
 
-from playhead.client.call_results.media import Head, ResourceMedia, Streams
+from playhead.client.call_results.media import Head, ResourceMedia, SessionStreams
 from playhead.concurrency import unwrap_exception_group
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, is_playable_audio, sniff
-from playhead.content.playlists import PlaylistEntry, is_hls, is_playlist, playlist_entries
-from playhead.errors import BlockedAddressError, PlayheadError
+from playhead.content.playlists import Playlist, PlaylistEntry, is_playlist, playlist_items
+from playhead.errors import BlockedAddressError, PlayheadError, UsageError
 from playhead.limits import KIB, Limits
 from playhead.results.candidates import (
     OTHER_SIGNATURES,
@@ -43,7 +43,7 @@ _HELD: Final = Verdict(reason="not asked: the result itself holds audio")
 class Sniffing:
     """The reads for one result, and what they found."""
 
-    streams: Streams
+    streams: SessionStreams
     options: StreamOptions
     limits: Limits
     audio: dict[int, bool] = field(default_factory=dict)
@@ -70,8 +70,7 @@ class Sniffing:
 
         async def ask(candidate: Candidate) -> None:
             async with at_once:
-                media = link(candidate.index) if candidate.row == "playlist" else None
-                self.verdicts[candidate.address] = await self._ask(candidate.address, media=media)
+                self.verdicts[candidate.key] = await self._verdict(candidate, link)
 
         with (
             unwrap_exception_group(),
@@ -85,9 +84,9 @@ class Sniffing:
                         nursery.start_soon(settle, index)
                 for each in candidates:
                     if holds_audio:
-                        self.verdicts[each.address] = _HELD
-                    elif (refusal := self._count()) is not None:
-                        self.verdicts[each.address] = Verdict(reason=refusal)
+                        self.verdicts[each.key] = _HELD
+                    elif each.playlist is None and (refusal := self._count()) is not None:
+                        self.verdicts[each.key] = Verdict(reason=refusal)
                     else:
                         nursery.start_soon(ask, each)
         late = f"its first bytes did not arrive within {self.limits.sniff_seconds:g} s (Limits.sniff_seconds)"
@@ -100,7 +99,7 @@ class Sniffing:
         """Keep one of several addresses with the same audio: equal first bytes and an equal size."""
         known: dict[tuple[bytes, int], str] = {}
         for each in candidates:
-            self.verdicts.setdefault(each.address, Verdict(reason=late))
+            self.verdicts.setdefault(each.key, Verdict(reason=late))
             head = self._heads.get(each.address)
             # Silence is equal in many files.
             if head is None or head.total_bytes is None or len(set(head.data[SNIFF_BYTES:])) < 16:
@@ -149,72 +148,84 @@ class Sniffing:
 
     # --- candidates ----------------------------------------------------------------------------------------
 
-    async def _ask(
-        self, address: str, *, title: str = "", media: ResourceMedia | None = None, depth: int = 1
-    ) -> Verdict:
-        """`depth` is that of a playlist, from 1. `media` reads a link to one."""
-        if media is None and not is_url(address):
-            address = local_path(address)
-        limit = self.limits.playlist_bytes
-        is_list = media is not None or is_playlist(None, address)
+    async def _verdict(self, candidate: Candidate, link: Callable[[int], ResourceMedia]) -> Verdict:
+        address = candidate.address
         try:
-            if media is not None:
-                found = await self._head_of(media, limit + 1)
-                if isinstance(found, str):
-                    return Verdict(reason=found)
-                head = Head(found, media.mime_type, len(found))
+            if candidate.playlist is not None:
+                opened: Verdict | Playlist = Playlist(candidate.playlist, address)
+            elif candidate.row == "playlist":
+                data = await self._head_of(link(candidate.index), self.limits.playlist_bytes + 1)
+                if isinstance(data, str):  # perhaps because it has text
+                    data = (await self.streams.read_text(address)).encode(errors="replace")
+                opened = Playlist(data, address)
             else:
-                head = await self.streams.head(address, limit + 1 if is_list else PAGE_BYTES)
-            is_list = is_list or is_playlist(head.mime_type, address)
-            if is_list and sniff(head.data) in (None, AudioFormat.TEXT):
-                if media is None and len(head.data) == PAGE_BYTES != head.total_bytes:
-                    head = await self.streams.head(address, limit + 1)
-                return await self._expand(address, head.data, depth=depth)
-        except BlockedAddressError as error:
-            permission = None if error.permission is None else Permission(*error.permission)
-            return Verdict(reason=str(error), permission=permission)
+                opened = await self._open(address)
+            return await self._follow(opened) if isinstance(opened, Playlist) else opened
         except PlayheadError as error:
-            return Verdict(reason=f"its first bytes could not be read: {error}")
+            return _refused(error)
+
+    async def _open(self, address: str, *, title: str = "") -> Verdict | Playlist:
+        """Read the first bytes of a URL or a file; of a playlist all of them. Raises as `Streams.head`."""
+        is_local = not is_url(address)
+        if is_local:
+            address = local_path(address)
+        whole = self.limits.playlist_bytes + 1
+        is_named = is_playlist(None, address)
+        head = await self.streams.head(address, whole if is_named else PAGE_BYTES)
+        if (is_named or is_playlist(head.mime_type, "")) and sniff(head.data) in (None, AudioFormat.TEXT):
+            if len(head.data) == PAGE_BYTES != head.total_bytes:
+                head = await self.streams.head(address, whole)
+            return Playlist(head.data, address, is_local)
         self._heads[address] = head
         labelled, audio_format = is_audio(head.mime_type, None), sniff(head.data)
         is_other = audio_format is None and head.data.startswith(OTHER_SIGNATURES)
         is_other = is_other or audio_format is AudioFormat.TEXT or labelled is False
         if is_other or not (labelled or is_playable_audio(head.data)):
             return Verdict(reason=f"not audio: {head.mime_type or 'of an unknown type'}")
-        reason, uri = "a URL whose origin serves audio", address
-        if not is_url(address):
-            reason, uri = "a file below an allowed directory", Path(address).as_uri()
-        return Verdict(reason=reason, items=(AddressedAudio(uri, title, head.mime_type),))
+        reason = "a file below an allowed directory" if is_local else "a URL whose origin serves audio"
+        return Verdict(reason=reason, items=(AddressedAudio(_uri(address), title, head.mime_type),))
 
-    async def _expand(self, address: str, data: bytes, *, depth: int) -> Verdict:
-        """Return the entries of a playlist, the first of which has proved to be audio.
-
-        Entries are URLs of the web, or files for a list that is one. Raises what `playlist_entries` raises.
-        """
-        if is_hls(data):
-            return Verdict(reason="not audio: an HLS playlist")
-        items: list[AddressedAudio] = []
+    async def _follow(self, playlist: Playlist) -> Verdict:
+        """Return the entries of a playlist, the first of which has proved to be audio. Raises as
+        `playlist_items`."""
+        is_proved = False
         refused: Verdict | None = None
-        entries = playlist_entries(data, address, limits=self.limits)
-        for entry in entries[: self.limits.playlist_entries]:
-            verdict = await self._entry(entry, of=address, depth=depth, is_proved=bool(items))
-            items += verdict.items
-            refused = refused or (None if verdict.items else verdict)
-        items = items[: self.limits.playlist_entries]
+
+        async def open_entry(entry: PlaylistEntry) -> Sequence[AddressedAudio] | Playlist:
+            nonlocal is_proved, refused
+            address, title = entry.address, entry.title or title_of(entry.address)
+            if is_proved and not is_playlist(None, address):
+                return [AddressedAudio(_uri(address), title, None)]
+            if (refusal := self._count()) is not None:
+                raise UsageError(refusal)
+            opened = await self._open(address, title=title)
+            if isinstance(opened, Playlist):
+                return opened
+            is_proved = is_proved or bool(opened.items)
+            refused = refused or (None if opened.items else opened)
+            return opened.items
+
+        def on_error(entry: PlaylistEntry, error: PlayheadError) -> Sequence[AddressedAudio]:
+            nonlocal refused
+            refused = refused or _refused(error)
+            return ()
+
+        items = await playlist_items(playlist, open_entry, on_error, limits=self.limits)
         if not items and refused is not None:
             return replace(refused, reason=f"a playlist without an entry to play: {refused.reason}")
-        return Verdict(reason=f"a playlist of {len(entries)} entries", items=tuple(items))
+        return Verdict(reason=f"a playlist of {len(items)} entries", items=tuple(items))
 
-    async def _entry(self, entry: PlaylistEntry, *, of: str, depth: int, is_proved: bool) -> Verdict:
-        address, title = entry.address, entry.title or title_of(entry.address)
-        if not is_url(address) and not (address[:1] == "/" and of[:1] == "/"):
-            return Verdict(reason=f"expected an http or https URL in a playlist, got {address[:80]!r}")
-        if is_proved and not is_playlist(None, address):
-            return Verdict(reason="", items=(AddressedAudio(address, title, None),))
-        if (refusal := self._count()) is not None:
-            return Verdict(reason=refusal)
-        if is_playlist(None, address):
-            if depth == self.limits.playlist_depth:
-                return Verdict(reason=f"playlists nest deeper than Limits.playlist_depth ({depth})")
-            return await self._ask(address, depth=depth + 1)
-        return await self._ask(address, title=title)
+
+def _refused(error: PlayheadError) -> Verdict:
+    if isinstance(error, BlockedAddressError):
+        permission = None if error.permission is None else Permission(*error.permission)
+        return Verdict(reason=str(error), permission=permission)
+    return Verdict(reason=f"could not be read: {error}")
+
+
+def _uri(address: str) -> str:
+    """Return the URI of a URL, path or `file:` URI. Raises `UsageError` for anything else."""
+    try:
+        return address if is_url(address) else Path(local_path(address)).as_uri()
+    except ValueError as error:
+        raise UsageError(f"expected a URL or an absolute path, got {address[:80]!r}") from error

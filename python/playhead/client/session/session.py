@@ -421,6 +421,13 @@ class Session:
                 )
             )
 
+    async def read_text(self, uri: str) -> str:
+        """Read the text of a resource; empty if it has none. Raises as `request`."""
+        contents = (await self.request("resources/read", {"uri": uri})).get("contents")
+        items = contents if isinstance(contents, list) else []
+        texts = (item.get("text") for item in items if isinstance(item, dict))
+        return "".join(text for text in texts if isinstance(text, str))
+
     async def head(self, address: str, n_bytes: int) -> Head:
         """Read the first bytes behind a URL, with one ranged GET, or of a local file, by its path.
 

@@ -58,7 +58,7 @@ class InProcessCarrier(Carrier):
     def _ended(self) -> ConnectionLostError:
         return ConnectionLostError(f"expected an answer, but the server {self._server.name!r} has ended")
 
-    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+    async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
         try:
             await self._put(outgoing.data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:

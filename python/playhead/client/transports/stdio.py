@@ -145,7 +145,7 @@ class StdioCarrier(Carrier):
 
     # --- out -----------------------------------------------------------------------------------------
 
-    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+    async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
         server = self._server
         assert server is not None
         line = outgoing.data + b"\n"

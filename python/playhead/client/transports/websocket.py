@@ -59,7 +59,7 @@ class _Unsent:
 class WebSocketCarrier(Carrier):
     """One connection to the MCP server at a `ws:` or `wss:` URL. `diagnosis()` stays readable afterwards."""
 
-    second_road = "connection"
+    repeat_via = "connection"
 
     def __init__(
         self, url: str, *, limits: Limits = DEFAULT_LIMITS, options: WebSocketOptions | None = None
@@ -147,7 +147,7 @@ class WebSocketCarrier(Carrier):
 
     # --- out -----------------------------------------------------------------------------------------
 
-    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+    async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
         await self._send(outgoing.data, outgoing)
 
     async def tell(self, data: bytes, *, given_up: Outgoing | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from playhead.client.transports.carrier import Carrier, Receiver, SecondRoad
+from playhead.client.transports.carrier import Carrier, Receiver, RepeatVia
 from playhead.protocol.exchange import Outgoing, SignOfLife
 
 PAGE: dict[str, Any] = {"contents": []}
@@ -23,12 +23,12 @@ class Peer(Carrier):
         self,
         serve: Serve | None = None,
         *,
-        second_road: SecondRoad = "none",
+        repeat_via: RepeatVia = "none",
         pongs: bool = False,
         closing_cancels: bool = False,
     ) -> None:
         self._serve = serve
-        self.second_road: SecondRoad = second_road
+        self.repeat_via: RepeatVia = repeat_via
         self._pongs = pongs
         self._closing_cancels = closing_cancels
         self.receiver: Receiver
@@ -50,8 +50,8 @@ class Peer(Carrier):
             self.say(id="late", method="ping")
             self._nursery.cancel_scope.cancel()
 
-    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
-        self.requests.append((trio.current_time(), outgoing, anew))
+    async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
+        self.requests.append((trio.current_time(), outgoing, is_repeat))
         if self._serve is not None:
             self._nursery.start_soon(self._serve, self, outgoing)
 

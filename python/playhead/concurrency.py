@@ -1,5 +1,4 @@
-"""Helpers for trio: exception groups unwrapped, a broadcast that drops the oldest, threads, and which event
-loop runs."""
+"""Helpers for trio: unwrapping of exception groups, a broadcast, threads, and detection of the event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 
 def iter_leaves(group: BaseException) -> Iterator[BaseException]:
-    """The exceptions inside `group`, however deeply nested; `group` itself if it is not a group."""
+    """Yield the exceptions inside `group`, however deeply nested; `group` itself if it is not a group."""
     if isinstance(group, BaseExceptionGroup):
         for inner in group.exceptions:
             yield from iter_leaves(inner)
@@ -27,17 +26,18 @@ def iter_leaves(group: BaseException) -> Iterator[BaseException]:
 
 
 def unwrap_exception_group(*, deep: bool = False) -> AbstractContextManager[None]:
-    """Raise the only exception of a nursery's group as it is. Put it around the nursery.
+    """Replace a nursery's group of one exception by that exception. Put it around the nursery.
 
     Several exceptions stay a group, and so does a group that the body itself raised. With `deep`, for
-    nurseries inside a library, a single exception is raised from any depth. Ctrl-C precedes everything else,
-    from any depth: it may strike in any task, and callers expect no group.
+    nurseries inside a library, a single exception is raised from any depth. `KeyboardInterrupt` is always
+    raised alone, from any depth, because it may be raised in any task, and callers do not expect it in a
+    group.
     """
     return _Unwrapping(is_deep=deep)
 
 
 class _Unwrapping(AbstractContextManager[None]):
-    """Not a generator: its frames would hold the exception and its group in a cycle."""
+    """A class, because a generator's frames would hold the exception and its group in a reference cycle."""
 
     def __init__(self, *, is_deep: bool) -> None:
         self._is_deep = is_deep
@@ -49,16 +49,16 @@ class _Unwrapping(AbstractContextManager[None]):
             return
         leaves = list(iter_leaves(error))
         interrupts = [leaf for leaf in leaves if isinstance(leaf, KeyboardInterrupt)]
-        found = interrupts or (leaves if self._is_deep else error.exceptions)
-        if not interrupts and len(found) != 1:
+        candidates = interrupts or (leaves if self._is_deep else error.exceptions)
+        if not interrupts and len(candidates) != 1:
             return
-        only = found[0]
+        only = candidates[0]
         context = only.__context__
         try:
             raise only from error if interrupts else only.__cause__
         finally:
             only.__context__ = context  # not the group
-            del kind, error, trace, leaves, interrupts, found, only
+            del kind, error, trace, leaves, interrupts, candidates, only
 
 
 class Broadcast(Generic[T]):
@@ -73,12 +73,13 @@ class Broadcast(Generic[T]):
         self._closed = False
 
     def subscribe(self) -> trio.MemoryReceiveChannel[T]:
-        """A channel of the items from now on. Close it when done; it ends when the broadcast is closed."""
+        """Return a channel of the items from now on. It ends when the broadcast is closed; close it earlier
+        if no longer needed."""
         send, receive = trio.open_memory_channel[T](self._capacity)
         if self._closed:
             send.close()
         else:
-            # Our clone of the receiving end is what drops the oldest item.
+            # Through a clone of the receiving end, `send` drops the oldest item.
             self._channels.append((send, receive.clone()))
         return receive
 
@@ -125,8 +126,8 @@ def require_trio(what: str) -> None:
 
 
 JOIN_SECONDS = 0.05
-"""Limit for a cancelled caller to wait for its thread: half of what `Player.stop` may take. A thread that was
-woken ends in far less; one that ignores its wake-up is left to end by itself."""
+"""Limits the time for which a cancelled caller waits for its thread: half of what `Player.stop` may take. A
+woken thread usually ends much sooner; one that ignores its wake-up is left to end by itself."""
 
 
 async def run_thread(
@@ -139,12 +140,12 @@ async def run_thread(
     """Run `work` in a thread. Cancelled: call `wake`, which makes `work` end soon, and wait for that.
 
     `ended` is set when the thread has ended, for a caller that passes `join_seconds=0` because the thread
-    needs more than `wake` to end. The thread counts against no limit: trio's default of 40 is meant for short
-    work, and each playing item holds a thread for as long as it plays.
+    needs more than `wake` to end. Trio's limit of 40 threads does not apply: it is meant for short work, and
+    each playing item holds a thread for as long as it plays.
     """
     thread_ended = trio.Event() if ended is None else ended
     token = trio.lowlevel.current_trio_token()
-    # Raised through trio's frames, an error would be in a cycle with all that it holds.
+    # An error raised through trio's frames would be in a reference cycle with them.
     failures: list[Exception] = []
     is_abandoned = False
 
@@ -153,7 +154,7 @@ async def run_thread(
             return work()
         except Exception as error:  # noqa: BLE001  # raised below
             if is_abandoned:
-                error.__traceback__ = None  # whoever holds it does not hold our frames
+                error.__traceback__ = None  # so that a reference to the error does not keep the frames alive
             else:
                 failures.append(error)
             return None

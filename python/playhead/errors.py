@@ -23,8 +23,9 @@ from typing import Final
 class PlayheadError(Exception):
     """Base of all errors that this package raises.
 
-    Attributes: `message`, and `advice`, the setting of this library that would help (empty if none). The
-    exception's text is both. A program with settings of its own shows its own advice after the message.
+    Attributes: `message`, and `advice`, which names a setting of this library that would help (empty if
+    none). The exception's text is both. A program with its own settings can show its own advice after the
+    message.
     """
 
     def __init__(self, message: str = "", *, advice: str = "") -> None:
@@ -111,11 +112,10 @@ class WindowError(UsageError):
 
 
 class BlockedAddressError(UsageError):
-    """A URL or a path leads to where nothing may be read (an address that is not global, a file that is not
-    below an allowed directory).
+    """A URL or a path may not be read (its address is not global, or it is not below an allowed directory).
 
-    Attribute: `permission`, the setting of the server that allows it and the value to add, such as
-    `("allow_origins", "http://127.0.0.1:8000")`; None if none does.
+    Attribute: `permission`, the name of the server's setting that allows it and the value to add, such as
+    `("allow_origins", "http://127.0.0.1:8000")`; None if no setting does.
     """
 
     def __init__(self, message: str, *, permission: tuple[str, str] | None = None) -> None:
@@ -145,16 +145,17 @@ class ServerError(RemoteError):
 
 
 class RangePastEndError(ServerError):
-    """The server says that the range starts past the end (HTTP 416): a claim of the end."""
+    """The server says that the range starts past the end of the resource (HTTP 416)."""
 
 
 class ToolFailedError(RemoteError):
-    """A tool returned `isError`, and the message is its text; or none of the requested calls was allowed."""
+    """A tool returned `isError`, with the message as its text. Also: none of the requested calls was
+    allowed."""
 
 
 class HttpRefusedError(RemoteError):
-    """An HTTP status of 300 to 499 that a repetition does not change (not 408, 425 or 429), in place of an
-    answer. Attribute: `status`."""
+    """An HTTP status of 300 to 499 in place of an answer, except those for which a retry may help (408, 425,
+    429). Attribute: `status`."""
 
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
@@ -162,11 +163,11 @@ class HttpRefusedError(RemoteError):
 
 
 class AccessDeniedError(HttpRefusedError):
-    """HTTP 401 or 403: the server wants credentials, or other ones."""
+    """HTTP 401 or 403: the server requires credentials, or does not accept those that were sent."""
 
 
 class AuthorizationNeededError(AccessDeniedError):
-    """A person has to allow the access (again) in a browser. Only a new connection asks."""
+    """A person has to allow the access (again) in a browser. They are asked only when a session is opened."""
 
 
 class ProtocolError(RemoteError):
@@ -224,7 +225,8 @@ class Base64Error(ContentError):
 
 
 class ContradictionError(ContentError):
-    """Two pages hold different bytes for the same `offset`: the server contradicts itself."""
+    """The server contradicts itself: about the bytes at `offset`, or by serving bytes past the end that it
+    claims there."""
 
 
 class ChunkGapError(ContentError):
@@ -252,7 +254,7 @@ class ResourceChangedError(ContentError):
 
 
 class DigestError(ContentError):
-    """All bytes arrived, and they are not those that the server announced.
+    """All bytes arrived, but they do not have the digest that the server announced.
 
     Attributes: `expected`, `got` (SHA-256, in hexadecimal); `offset` is the end of the resource.
     """
@@ -320,9 +322,9 @@ class ConnectionLostError(TransportError):
 class WebSocketClosedError(ConnectionLostError):
     """The WebSocket was closed.
 
-    Attributes: `code` (RFC 6455, section 7.4.1; 1005 if the peer gave none, 1006 if it ended without
-    a close frame, 1002 and 1007 if the peer broke the protocol and we closed), `reason` (the closing
-    side's words, 123 bytes at most; they are foreign text).
+    Attributes: `code` (RFC 6455, section 7.4.1; 1005 if the peer gave none, 1006 if it ended without a close
+    frame, 1002 and 1007 if the peer broke the protocol and we closed), `reason` (the text of the closing
+    side, at most 123 bytes; not trusted).
     """
 
     def __init__(self, message: str, *, code: int, reason: str) -> None:
@@ -332,7 +334,7 @@ class WebSocketClosedError(ConnectionLostError):
 
 
 class ServerEndedError(ConnectionLostError):
-    """The server's process has ended, and `restart` does not allow starting it again: retrying does not
+    """The server's process has ended, and `restart` does not allow another start, so a retry does not
     help."""
 
 
@@ -346,8 +348,8 @@ class DeadlineError(TransportError):
 
 
 class HttpStatusError(TransportError):
-    """HTTP 408, 425, 429, or 500 and above in place of an answer, or a body that answers nothing (HTTP 202, a
-    page of HTML, the answer to another request): a later try may get one.
+    """An HTTP answer without the answer to the request: the status 408, 425, 429, or 500 and above, or a body
+    such as HTTP 202's, a page of HTML, or the answer to another request. A retry may help.
 
     Attributes: `status`, `retry_after_seconds`.
     """
@@ -358,7 +360,8 @@ class HttpStatusError(TransportError):
 
 
 class StreamBrokenError(TransportError):
-    """A stream's reader has lost its patience; `__cause__` is the error of the last failed read, if any.
+    """A stream has waited for `StreamOptions.patience_seconds`, or a read that must not be repeated has
+    failed. `__cause__` is the error of the last failed read, if any.
 
     Attribute: `offset` (first missing byte).
     """
@@ -384,9 +387,9 @@ class DecodeError(PlaybackError):
 
 
 class SeekError(PlaybackError):
-    """The audio cannot continue at another time; it plays on where it was.
+    """The audio cannot be moved to another time, and plays on.
 
-    The source hands out its bytes only once or only as a whole, or the decoder has no way to find the place.
+    The source hands out its bytes only once or only as a whole, or the decoder cannot seek.
     """
 
 

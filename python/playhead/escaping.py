@@ -1,4 +1,4 @@
-"""Text for people: third-party text made safe, long text cut, things counted, a misspelt name explained.
+"""Text for people: escapes for third-party text, shortening, counts, and suggestions for misspelt names.
 
 A server's string may contain escape sequences that move the cursor or retitle the window, and characters that
 are invisible or reorder the surrounding text. `escape` makes all of these visible, so that a person who

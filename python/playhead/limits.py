@@ -45,7 +45,7 @@ class Limits:
     """Values of one message: 64 MiB of `[[],[],…` would become more than a gigabyte of Python lists."""
 
     server_requests: int = 1024
-    """Requests of a server that wait for our answer: each holds a task and a place in a queue."""
+    """Requests of a server that wait for our answer; each takes a task."""
 
     input_rounds: int = 10
     """Requests for the user's input in one call; the other SDKs allow as many."""
@@ -73,7 +73,7 @@ class Limits:
     """Entries of one playlist, and of all that it names."""
 
     playlist_depth: int = 3
-    """Playlists in each other, the first one included."""
+    """Levels of playlists inside playlists, the first one included."""
 
     listed_items: int = 10_000
     """Tools, resources or templates of one listing."""

@@ -1,4 +1,4 @@
-"""The table of what is tried again, for every request that this package sends.
+"""The rules for retries, for every request that this package sends.
 
 | failure | a read, or a model's reply | a call with effects |
 |---|---|---|
@@ -40,7 +40,7 @@ may put a JSON-RPC error with any code into the body. Some servers use them as c
 _NOT_BEGUN: Final = frozenset({429, 503})
 _FIRST_SERVER_STATUS: Final = 500
 _REFUSALS: Final = frozenset({-32700, -32600, -32601, -32602, -32002})
-"""JSON-RPC and MCP codes for a request that would be wrong again."""
+"""JSON-RPC and MCP codes for a request that would fail again."""
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 """RFC 9110 has whole seconds; some servers send fractions."""
 _DATE_CHARS: Final = 64
@@ -53,7 +53,8 @@ def is_retryable(status: int) -> bool:
 
 
 def was_not_begun(error: PlayheadError) -> bool:
-    """Return whether the server refused a request before it ran: even a call with effects may be repeated."""
+    """Return whether the server refused a request before it ran, so that even a call with effects may be
+    repeated."""
     return isinstance(error, HttpStatusError) and error.status in _NOT_BEGUN
 
 

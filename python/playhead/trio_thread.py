@@ -1,10 +1,10 @@
-"""A trio run in a thread of its own, and what another thread can start in it: calls, contexts, iterations.
+"""A thread that runs trio, in which other threads can start calls, contexts and iterations.
 
-Own code instead of anyio's blocking portal. That one holds the calling thread, and with it an asyncio loop,
-until trio has time (here, `run_sync_soon` hands a call over); has no future for the end of a cancelled call;
-and waits for ever in a forked child, where its thread does not exist, even as garbage.
+Not anyio's blocking portal, because that blocks the calling thread, and with it an asyncio loop, until trio
+takes the call (here, `run_sync_soon` hands it over); has no future for the end of a cancelled call; and in a
+forked child, where its thread does not exist, waits for ever, even when it is garbage-collected.
 
-How the other side waits for a future is its own matter: portals.py.
+portals.py has the callers' side, which waits for the futures.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ LEFT = "the portal was left: use it inside its `with` block, whose end ends the 
 
 
 class TrioCall(Generic[T]):
-    """One async function in the trio thread. `cancel` is for any thread, and does not block."""
+    """A call of one async function in the trio thread. Any thread may call `cancel`, which does not block."""
 
     def __init__(self, token: trio.lowlevel.TrioToken, function: Callable[[], Awaitable[T]]) -> None:
         self.future: futures.Future[T] = futures.Future()
-        """Its end; cancelled if the function was."""
+        """The result or error of the call; cancelled if the function was."""
         self._token = token
         self._function = function
         self._scope = trio.CancelScope()
@@ -49,7 +49,7 @@ class TrioCall(Generic[T]):
             with self._scope:
                 self.future.set_result(await self._function())
                 return
-        except BaseException as error:  # it is the caller's, and the portal goes on
+        except BaseException as error:  # passed to the caller; the portal goes on
             if is_cancellation(error):
                 self.abandon()
                 raise
@@ -64,14 +64,14 @@ class TrioCall(Generic[T]):
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """True for `trio.Cancelled`, and for nothing else in a nursery's group."""
+    """Return True for `trio.Cancelled`, and for a group of nothing else."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(trio.Cancelled)[1] is None
     return isinstance(error, trio.Cancelled)
 
 
 def nothing() -> None:
-    """Do nothing: for what cannot be cancelled, or has nobody to be reported to."""
+    """Do nothing. The default callback."""
 
 
 async def run_either(function: Callable[[], object]) -> object:
@@ -81,7 +81,7 @@ async def run_either(function: Callable[[], object]) -> object:
 
 
 class TrioThread:
-    """The thread, and the nurseries in it. All but the coroutines are for other threads."""
+    """The thread, and the nurseries in it. The methods are for other threads, except for the coroutines."""
 
     def __init__(self) -> None:
         self.began: futures.Future[None] = futures.Future()
@@ -110,12 +110,12 @@ class TrioThread:
             await trio.sleep_forever()
 
     def join(self) -> None:
-        if self._ended.done():  # else a second Ctrl-C does not wait
+        if self._ended.done():  # not after a second Ctrl-C, which does not wait
             self._thread.join()
 
     @property
     def is_forked(self) -> bool:
-        """This process is a forked child: the thread does not exist in it."""
+        """True if this process is a forked child, in which the thread does not exist."""
         return os.getpid() != self._process
 
     def start(self, function: Callable[[], Awaitable[T]], *, is_context: bool = False) -> TrioCall[T]:
@@ -132,31 +132,31 @@ class TrioThread:
             context.run((self._contexts if is_context else self._calls).start_soon, call.run)
 
     def check_caller(self) -> None:
-        """Raise `UsageError` in a thread that the wait for an answer would block for ever."""
+        """Raise `UsageError` in the portal's own thread, which would wait for itself for ever."""
         if threading.get_ident() == self._thread.ident and not self.is_forked:
             raise UsageError("expected a call from another thread, got one from the portal's: await it there")
 
     def soon(self, function: Callable[..., object], *args: object) -> None:
-        """Call `function` in the trio thread, after what was handed over before."""
+        """Call `function` in the trio thread, after all earlier calls."""
         if self.is_forked:
             raise UsageError(
                 f"expected a call in process {self._process}, which made the portal, got one in a forked"
                 f" child, {os.getpid()}, which has none of its threads: make a portal after the fork"
             )
-        self.began.result()  # or the reason why the thread did not begin
+        self.began.result()  # raises the reason if the thread did not begin
         try:
             self.token.run_sync_soon(function, *args)
         except trio.RunFinishedError:
             raise ClosedError(LEFT) from None
 
     def close_calls(self) -> futures.Future[None]:
-        """Cancel the calls that run, and refuse others. The future ends when they have."""
+        """Cancel the running calls, and refuse others. The returned future ends when they have ended."""
         with suppress(ClosedError):
             self.soon(lambda: self._calls.cancel_scope.cancel())
         return self._calls_ended
 
     def end(self) -> futures.Future[None]:
-        """Cancel what still runs. The future ends with the thread."""
+        """Cancel all tasks. The returned future ends with the thread."""
         self.close_calls()
         with suppress(ClosedError):
             self.soon(lambda: self._contexts.cancel_scope.cancel())
@@ -164,10 +164,10 @@ class TrioThread:
 
 
 class ItemFeed(Generic[T]):
-    """An async iterator that spends its whole life, its closing included, in one trio task.
+    """An async iterator that runs, and is closed, in one trio task.
 
-    A generator may therefore hold nurseries and cancel scopes over a `yield`. It waits there until an item is
-    asked for; one that a cancelled caller did not take is held in `items`.
+    So a generator may hold nurseries and cancel scopes over a `yield`, where it waits until the next item is
+    requested. An item that a cancelled caller did not take stays in `items`.
     """
 
     def __init__(
@@ -181,8 +181,8 @@ class ItemFeed(Generic[T]):
         self.items: deque[T] = deque()
         self.is_generator = isinstance(iterable, AsyncGenerator)
         self.is_lost = False
-        """The generator ended at a `yield`: a nursery that it holds failed, it ran out of time, or the portal
-        was left."""
+        """True if the generator was cancelled at a `yield`, because a nursery that it holds failed, its time
+        was over, or the portal was left."""
         self._thread = thread
         self._iterable = iterable
         self._generator = iterable if isinstance(iterable, AsyncGenerator) else _each(iterable)

@@ -1,10 +1,11 @@
-"""Pages that were read once, for every listener of the same piece: the protocol, and a cache in memory.
+"""The page cache, which lets all listeners of a resource share its reads: the protocol, and a cache in
+memory.
 
     async with connect(server, cache=DirectoryCache(Path("~/.cache/playhead").expanduser())) as session: ...
 
-A cache holds blocks of a resource on a fixed grid of 64 KiB. It knows nothing of sessions: the key names the
-server, the resource, its version (`resource_key`) and who may read it, so that another version is another
-key, and nothing is ever replaced by other bytes.
+A cache stores resources as blocks of 64 KiB. Their key (`resource_key`) is made of the server, the resource,
+its version and the users who may read it. Another version has another key, so a block is never replaced by
+other bytes.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from playhead.limits import KIB, MIB
 __all__ = ["BLOCK_BYTES", "ClaimingCache", "MemoryCache", "PageCache", "open_cache", "resource_key"]
 
 BLOCK_BYTES: Final = 64 * KIB
-"""The grid. Growing and hedged pages of two players never coincide; their blocks do."""
+"""The size of a block. Pages grow, so those of two players rarely coincide; fixed blocks do."""
 ETAG_META: Final = "playhead/etag"
-"""The key of `_meta`, of links and of pages, with the version of a resource: another one for other bytes."""
+"""The key in the `_meta` of links and pages for the version of a resource, which changes with any byte."""
 OFFSET_META: Final = "playhead/offset"
 SIZE_META: Final = "playhead/size"
-"""Keys of `_meta` of a page: the offset of its first byte, and the present size of the resource."""
+"""The keys in the `_meta` of a page for the offset of its first byte and the current size of the resource."""
 MEMORY_BYTES: Final = 32 * MIB
 
 
@@ -34,8 +35,8 @@ MEMORY_BYTES: Final = 32 * MIB
 class PageCache(Protocol):
     """Blocks of resources, by key and number. `playhead.testing.caches` has its laws.
 
-    No method raises: a cache that fails has nothing, and the stream reads from the server. All may be called
-    by any number of tasks at once. Cancelled: a block is stored whole or not at all.
+    No method raises. A cache that fails returns None, and the stream reads from the server. Any number of
+    tasks may call the methods at once. Cancelled: a block is stored whole or not at all.
     """
 
     async def get(self, key: str, block: int) -> bytes | None:
@@ -56,27 +57,26 @@ class ClaimingCache(PageCache, Protocol):
     """A cache of several processes that also agree on who reads a block from the server."""
 
     claim_seconds: float
-    """After which a claim runs out."""
+    """The lifetime of a claim."""
 
     async def get_run(self, key: str, first: int, count: int) -> list[bytes | None]:
         """Return `count` neighbouring blocks, in one round trip."""
 
     async def claim(self, key: str, first: int, count: int, owner: str) -> int:
-        """Claim blocks for `owner`; return how many from `first` on are now its own to read, at most `count`.
+        """Claim blocks from `first` on for `owner`. Return the number that it may read, at most `count`.
 
-        0 means that another reads the first: `wait`, and look again. A claim runs out by itself after
-        `claim_seconds`, so that a process that died holds up nobody for longer.
+        0 means that another owner reads the first block: `wait`, and look again. A claim expires after
+        `claim_seconds`, so that a process that died delays the others no longer than that.
         """
 
     async def wait(self, key: str, block: int, *, seconds: float) -> None:
-        """Wait until a block that another has claimed is stored or released, for at most `seconds`.
+        """Wait until a block that another owner has claimed is stored or released, for at most `seconds`.
 
-        It may return earlier, and says nothing about the block: look again. That a claim has run out is not
-        noticed.
+        It may return earlier, so look again. The expiry of a claim does not end the wait.
         """
 
     async def release(self, key: str, blocks: list[int], owner: str) -> None:
-        """Give up claims of `owner`. Storing a block needs no release."""
+        """Release claims of `owner`. A block that was stored needs no release."""
 
 
 class MemoryCache:
@@ -126,9 +126,10 @@ class MemoryCache:
 
 
 def resource_key(resource: object, *, validator: str, access: str) -> str:
-    """Return the key of one version of a resource: 64 hexadecimal digits, in which nothing can be read.
+    """Return the key of one version of a resource: a hash of 64 hexadecimal digits.
 
-    `resource` tells it and its server from others, in JSON's types; `access` names who may read it.
+    `resource` identifies the server and the resource, in JSON's types; `access` identifies the users who may
+    read it.
     """
     parts = json.dumps([2, resource, validator, access], sort_keys=True, default=str)
     return hashlib.sha256(parts.encode()).hexdigest()
@@ -148,7 +149,8 @@ def is_dated(validator: str) -> bool:
 
 
 def strong_etag(value: object) -> str | None:
-    """Return an entity tag if it changes with every byte (RFC 9110, 8.8.1); None for a weak one, or none."""
+    """Return `value` if it is a strong entity tag, which changes with any byte (RFC 9110, 8.8.1); else
+    None."""
     return value if isinstance(value, str) and value and not value.startswith("W/") else None
 
 

@@ -1,10 +1,10 @@
 """A page cache in a directory, for all processes of one user.
 
-Each resource is two files, named by a hash: `NAME.data`, sparse, with block n at n * 64 KiB; and
-`NAME.index`, a header with the size and one record of 32 bytes per block. A record is written after its bytes
-were synced, and holds their checksum, seeded with the key and the number of the block. So a crash, or another
-process, leaves nothing behind that could be taken for the block: nothing needs repair, and a read takes no
-lock.
+Each resource has two files, named by a hash: `NAME.data`, sparse, with block n at n * 64 KiB; and
+`NAME.index`, a header with the size and one record of 32 bytes per block. A record is written after the bytes
+of its block were synced, and has their checksum, seeded with the key and the number of the block. So a block
+that a crash or another process left incomplete is never mistaken for a valid one: nothing needs repair, and
+reads take no lock.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from playhead.limits import GIB
 MAX_BYTES: Final = GIB
 """Seven hours of mp3 at 320 kbit/s."""
 _FILES_OPEN: Final = 32
-"""Resources whose files stay open: more than are played at once."""
+"""Limits the resources whose files stay open: more than are usually played at once."""
 _USED_SECONDS: Final = 60.0
-"""Separates updates of the time of the last use: a write per hit would wear out an SD card."""
+"""The shortest time between updates of a resource's last use: a write per hit would wear out an SD card."""
 _KEPT_SHARE: Final = 0.9
 """The share of the limit that remains after an eviction, so that not every block causes one."""
 _SCAN_SHARE: Final = 64
-"""The directory is measured after each such part of the limit was written."""
+"""The directory is measured each time that 1/64 of the limit was written."""
 
 _HEADER: Final = struct.Struct("<8sqI12x")
 _RECORD: Final = struct.Struct("<4sIIdI8x")
@@ -101,7 +101,7 @@ class DirectoryCache:
         try:
             with self._locked():
                 pass
-        except BlockingIOError:  # by another process, so there are locks
+        except BlockingIOError:  # another process has the lock, so locks work
             pass
         except OSError as error:
             self._access = os.O_RDONLY
@@ -119,7 +119,7 @@ class DirectoryCache:
             except BlockingIOError:
                 pass  # on disk
             except OSError:
-                self._reads_at_once = False  # a file system without it
+                self._reads_at_once = False  # the file system does not support RWF_NOWAIT
         return await trio.to_thread.run_sync(self._get_or_nothing, key, block)
 
     async def put(self, key: str, block: int, data: bytes, *, ttl_seconds: float | None = None) -> None:
@@ -174,7 +174,7 @@ class DirectoryCache:
             return bytes(data)
 
     def _put(self, key: str, block: int, data: bytes, until: float) -> None:
-        with suppress(OSError):  # a full disk, for one: the block is not stored
+        with suppress(OSError):  # such as a full disk: the block is not stored
             self._make_room(len(data))
             with self._files(key, create=True) as resource:
                 assert resource is not None
@@ -288,7 +288,7 @@ class DirectoryCache:
         if total <= self._max_bytes:
             return
         for _, name, n_bytes in sorted(found):
-            # The index first: data without an index are no blocks, an index without its data neither.
+            # In either order, one file without the other has no valid blocks.
             for suffix in ("index", "data"):
                 with suppress(FileNotFoundError):
                     os.unlink(self._path(name, suffix))  # noqa: PTH108

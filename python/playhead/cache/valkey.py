@@ -1,13 +1,13 @@
 """A page cache in Valkey (or Redis), for many processes and machines.
 
-Blocks are keys with a time to live. Neighbouring blocks are read in one round trip, and a claim with an
-expiry lets one process read a block from the server while the others wait for it. The client blocks in worker
-threads: a hop costs 50 µs, less than an answer over the network. While somebody waits for a block that
-another process reads, one connection per process listens to what is stored and released.
+Each block is a key with a time to live. Neighbouring blocks are read in one round trip. A claim with an
+expiry lets one process read a block from the server while the others wait for it. Valkey's blocking client
+runs in worker threads; a hop costs 50 µs, less than an answer over the network. While a task waits for a
+block that another process reads, one connection per process listens for stored and released blocks.
 
-A Valkey that is slow, gone or stopped holds up nobody: after `TIMEOUT_SECONDS` the stream reads from its
-server, this is reported once, and one request tries again every `RETRY_SECONDS`. What arrives is checked
-against a checksum that is seeded with the key and the number of the block.
+A slow or stopped Valkey does not delay playing: after `TIMEOUT_SECONDS` the stream reads from its server,
+this is reported once, and one request tries again every `RETRY_SECONDS`. Each block is checked against a
+checksum that is seeded with the key and the number of the block.
 """
 
 from __future__ import annotations
@@ -34,22 +34,21 @@ TIMEOUT_SECONDS: Final = 0.5
 """Limits each wait for Valkey, which answers within a millisecond or has a problem. A player that starts
 should not wait much longer than for its server."""
 TRIES: Final = 2
-"""Counts the timeouts of a request after which Valkey is unusable. A single timeout may be our own: 64
-players that started at once on two busy cores had some, and each would have been a read of the server."""
+"""The timeouts of a request after which Valkey counts as unusable. A single one may be caused by a busy
+client: 64 players that started at once on two cores had some, and would all have read from the server."""
 SLOW_SECONDS: Final = 2.0
 """Limits a whole round trip: a mebibyte over a link of 4 Mbit/s takes that long."""
 RETRY_SECONDS: Final = 5.0
-"""Separates the tries of an unusable Valkey by one request, which costs that one `TIMEOUT_SECONDS`."""
+"""The time between two tries of an unusable Valkey. Each delays one request by `TIMEOUT_SECONDS`."""
 CLAIM_SECONDS: Final = 8.0
-"""The lifetime of a claim. A listener waits that long for a process that died; a read that takes longer is
-done twice, as on two cores with 64 players that start at once (up to 5 s)."""
+"""The lifetime of a claim. Listeners wait that long for a process that died. A read that takes longer is done
+twice; with 64 players that started at once on two cores, reads took up to 5 s."""
 TTL_SECONDS: Final = 24 * 3600.0
-"""The time to live of a block: until the same hour of the next day. Valkey's own `maxmemory` bounds the
-rest."""
+"""The time to live of a block: one day. Valkey's own `maxmemory` bounds the memory."""
 LINGER_SECONDS: Final = 5.0
-"""The lifetime of a connection that listens while nobody waits."""
+"""The time after which a listening connection is closed if no task waits."""
 _THREADS: Final = 8
-"""Requests at once: each holds a thread and a connection."""
+"""Limits the requests at once. Each uses a thread and a connection."""
 _NEWS: Final = "playhead:1:news"
 """The channel with the names of blocks that were stored, or whose claim was released."""
 _HEADER: Final = struct.Struct("<4sI")
@@ -59,14 +58,14 @@ for i, name in ipairs(KEYS) do
     if redis.call('get', name) == ARGV[1] then redis.call('del', name) end
 end
 """
-"""A claim that has run out may be another's by now."""
+"""Deletes claims of one owner only. A claim that has expired may belong to another owner by now."""
 
 
 class ValkeyCache:
     """A page cache at a `valkey://HOST:PORT/DB` URL (`valkeys://` for TLS, `unix://PATH`).
 
-    Whoever can write to that Valkey can put other audio in place of yours: keep it among machines that trust
-    each other, with a password.
+    Every client that can write to that Valkey can replace your audio: share it only among machines that trust
+    each other, and set a password.
     """
 
     claim_seconds = CLAIM_SECONDS
@@ -158,12 +157,12 @@ class ValkeyCache:
             with self._client.pipeline(transaction=False) as pipeline:
                 for name in names:
                     pipeline.set(name, owner, nx=True, px=int(1000 * CLAIM_SECONDS))
-                won = pipeline.execute()
-            mine = next((index for index, is_mine in enumerate(won) if not is_mine), count)
-            too_many = [name for name, is_mine in zip(names[mine:], won[mine:], strict=True) if is_mine]
-            if too_many:  # past one of another: they are not read now
-                self._client.eval(_RELEASE, len(too_many), *too_many, owner)
-            return mine
+                is_won = pipeline.execute()
+            n_won = next((index for index, is_mine in enumerate(is_won) if not is_mine), count)
+            excess = [name for name, is_mine in zip(names[n_won:], is_won[n_won:], strict=True) if is_mine]
+            if excess:  # blocks past another owner's are not read now
+                self._client.eval(_RELEASE, len(excess), *excess, owner)
+            return n_won
 
         return await self._ask(ask, count)
 
@@ -191,7 +190,7 @@ class ValkeyCache:
             return bool(is_stored) or not is_claimed
 
         with trio.move_on_after(seconds), self._news.of(_name(key, block)) as changed:
-            # What happened before this listened is not reported.
+            # Ask, because changes before `of` are not reported.
             if not await self._ask(is_over, True):
                 await changed.wait()
 
@@ -214,7 +213,7 @@ class ValkeyCache:
 
         def run() -> T:
             if self._unusable_until and not is_trial:
-                return otherwise  # found unusable while this waited for a thread
+                return otherwise  # another request has found it unusable while this one waited for a thread
             for remaining in reversed(range(TRIES)):
                 try:
                     answer = request()
@@ -244,10 +243,10 @@ class ValkeyCache:
 
 
 class _News:
-    """The blocks that other processes store and release: one connection and thread while somebody waits.
+    """Reports of blocks that other processes store or release, by one connection and thread while tasks wait.
 
-    A waiter whose block was stored before the connection listened is woken when it does. If it breaks,
-    nobody is woken, and the next waiter opens another.
+    All waiters are woken once the connection has subscribed, because their blocks may have been stored
+    before. If the connection breaks, no waiter is woken, and the next one opens another.
     """
 
     def __init__(self, client: Any, errors: tuple[type[Exception], ...]) -> None:
@@ -259,7 +258,7 @@ class _News:
 
     @contextmanager
     def of(self, name: str) -> Iterator[trio.Event]:
-        """Return an event that is set when something was reported of the block `name`."""
+        """Return an event that is set when the block `name` is reported."""
         waiter, event = object(), trio.Event()
         with self._lock:
             self._waiting[waiter] = name, trio.lowlevel.current_trio_token(), event
@@ -306,7 +305,8 @@ class _News:
 
 
 def _checked(answers: list[object]) -> None:
-    """Raise the first error. A message that may not be published (a user without the channel) is none."""
+    """Raise the first error among the answers. Leave out those of `publish`, which a user may not be
+    allowed."""
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer

@@ -69,18 +69,19 @@ async def connect(
     servers file `config`, an `http(s)` or `ws(s)` URL, or a command line in quotes, tried in that order); an
     argument vector; or an SDK server object in this process. `mode` selects the protocol revision: `auto`
     (default: the server's own setting, then `auto`) probes for the newest and falls back, `legacy` starts
-    with the handshake, and a revision such as `2026-07-28` is used without asking. `auth` is any
-    `httpx2.Auth`, replacing that of the servers file.
+    with the handshake, and a revision such as `2026-07-28` is used without a handshake. `auth` is any
+    `httpx2.Auth`; it replaces the one of the servers file.
 
     If the file configures OAuth and a person has to grant access, `show_url` is awaited with the URL of the
     page to open (default: the user's browser is opened), and `Limits.authorization_seconds` (5 min) limits
-    the wait for the answer. That happens here only: later, a token that can't be refreshed any more is an
-    `AuthorizationNeededError`, and connecting again asks again.
+    the wait for the answer. The person is asked only here. Later, a token that can't be refreshed any more
+    raises `AuthorizationNeededError`; connect again to ask again.
 
-    `on_elicitation` is awaited with each question of the server to the user, one at a time; without it (the
-    default) servers learn that nobody answers. Its time does not count as silence, and its exceptions are
-    raised from the context. `policy` classifies results; a `trust_structured` in the servers file overrides
-    its own. `cache` has pages that were read before, by anybody (default: that of the servers file, if any).
+    `on_elicitation` is awaited with each question of the server to the user, one at a time. Without it (the
+    default) the client does not declare elicitation. Its time does not count as silence, and its exceptions
+    are raised from the context. `policy` classifies results; `trust_structured` in the servers file overrides
+    the policy's. `cache` is a page cache, which sessions and processes may share (default: that of the
+    servers file, if any).
 
     Raises `ConfigError` for an invalid target, and `ConnectError` if no session could be opened (its cause is
     the reason; the message includes the end of the server's stderr). An error raised inside the context is
@@ -155,7 +156,8 @@ async def connect(
 
 
 def _machine(config: ServerConfig) -> str | None:
-    """Return a name for this machine if the server's address means another server on another one."""
+    """Return a name for this machine if the same address means another server on another machine, else
+    None."""
     if config.url is not None and not is_loopback(config.url):
         return None
     try:
@@ -169,7 +171,7 @@ def _credentials(config: ServerConfig, auth: httpx2.Auth | None) -> str | None:
     """Return a name for the credentials of a session, empty without any; None if they change."""
     if auth is not None or config.auth is not None or config.tls_certificate is not None:
         return None
-    # The cache's own password opens nothing at the server.
+    # The cache's password is no credential for the server.
     secrets = replace(config, cache=None).secrets
     return credentials_name([*sorted(secrets), *sorted(map(list, config.env.items()))])
 
@@ -193,7 +195,7 @@ def carrier_factory(
     show_url: ShowUrl | None = None,
     wait_for_stream: bool = False,
 ) -> CarrierFactory:
-    """The factory for `target`. Raises `ConfigError` for unusable TLS files and for OAuth over a
+    """Return the factory for `target`. Raises `ConfigError` for unusable TLS files, and for OAuth over a
     WebSocket."""
     if isinstance(target, StartedServer):
         return _process(target.config, limits, target.process)
@@ -214,7 +216,8 @@ def carrier_factory(
 
 
 def _process(config: ServerConfig, limits: Limits, started: ServerProcess | None) -> CarrierFactory:
-    """`started`: the process of the first connection, if it already runs."""
+    """Return the factory for a process. `started` is the process of the first connection, if it runs
+    already."""
 
     def new() -> Carrier:
         from playhead.client.transports.stdio import StdioCarrier

@@ -1,16 +1,16 @@
-"""The one table of what is in flight on a connection: messages in, events out. No clock, socket or task.
+"""The requests in flight on a connection: received messages in, events out. No clock, socket or task.
 
     request, notify, answer, refuse, cancel → bytes to send
     receive(bytes) → Answered | Progressed | Asked | Notified | Faulted
 
-Its events, and `SignOfLife`, reach the driver by way of an `Inbox`, which finds the messages in a stream.
+An `Inbox` finds the messages in a stream, and passes the events on, together with `SignOfLife`.
 
-An answer belongs to its id. One with the id of no request in flight, a second one, or one on a POST that it
-does not answer is a fault: counted, and handed to nobody. Ids compare by value: 1.0 is 1, and "7" answers 7
-(counted as `retyped`). Answers to nothing are dropped by their id, before they are parsed.
+An answer is matched to its request by the id. Ids compare by value: 1.0 is 1, and "7" answers 7 (counted as
+`retyped`). An answer is a fault, which is counted and dropped, if its id is not in flight, or if it arrives
+on the POST of another request. Where possible it is dropped by its id, before it is parsed.
 
-What cannot be read fails one message: a request in flight is failed only if the message says that it is the
-answer to it. A call of this class that cannot happen raises `RuntimeError`, because it is a bug of ours.
+An invalid message fails a request only if it shows that it is the answer to that request. Calls in an
+impossible order raise `RuntimeError`, because they are bugs of this library.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from playhead.protocol.messages import RpcError
 from playhead.protocol.revisions import Revision, ToolHeaders
 
 _REMEMBERED: Final = 4096
-"""Ended requests to remember. An answer to an older one counts as late, since nothing can be proven."""
+"""Limits the ended requests to remember. An answer to an older one counts as late."""
 _SHOWN_BYTES: Final = 200
-"""Saved of the first message that cannot be read, for error messages."""
+"""Limits the beginning of the first invalid message to save, for error messages."""
 _ANSWERS: Final = ("result", "error")
 
 
@@ -41,14 +41,14 @@ class Outgoing:
     """A request that is ready to be sent."""
 
     id: int | str
-    """Ours count from 1; a subscription's is a string, `listen-1`."""
+    """Numbers from 1; for a subscription a string, `listen-1`."""
     method: str
     params: Mapping[str, Any]
     """The parameters, with the stamps of the revision in `_meta`."""
     data: bytes
-    """One line of JSON, without a newline."""
+    """The message, one line of JSON without a newline."""
     reports: bool = False
-    """It asked for reports of its progress."""
+    """True if it asks for progress reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class SignOfLife:
     """Bytes of an answer have arrived (`inbox` has the rule)."""
 
     id: int | str | None
-    """None: of a request in flight, and the stream does not tell which."""
+    """The request; None if the stream does not tell which one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,11 @@ class Notified:
 
 @dataclass(frozen=True, slots=True)
 class Faulted:
-    """A message that is dropped."""
+    """An invalid or unexpected message, which was dropped."""
 
     reason: str
     id: int | str | None = None
-    """The request that is no longer in flight because of it, and fails with `error`; None for no request."""
+    """The request that fails with `error` because of it, and is no longer in flight; None without one."""
     error: PlayheadError | RpcError | None = None
     """A `PlayheadError` if `id` is set. An `RpcError` for an error answer that names no request."""
 
@@ -115,27 +115,26 @@ class Exchange:
     """The requests in flight on one connection, in both directions."""
 
     def __init__(self, limits: Limits, capabilities: Mapping[str, Any] | None = None) -> None:
-        """`capabilities` are this client's, for every request of a revision that wants them there."""
+        """`capabilities` are this client's. Some revisions send them with every request."""
         self._limits = limits
         self.capabilities: Mapping[str, Any] = capabilities or {}
         self.tool_headers: ToolHeaders = {}
-        """The arguments of tools that HTTP sends as headers too; learned from the last listing."""
+        """The arguments of tools that HTTP repeats in headers, by the last listing."""
         self._revision: Revision | None = None
         self._stamps: dict[str, Any] = {}
         self._in_flight: dict[str, Outgoing] = {}
         """The requests by their ids as strings: a server may echo 7 as "7"."""
         self._open_questions: dict[int | str, int] = {}
-        """The number of requests of the server's that wait for an answer, by their id, which a server may use
-        for several."""
+        """The number of unanswered requests of the server's by id. A server may use one id for several."""
         self._over: dict[str, bool] = {}
-        """The newest requests that ended: True if they were answered, False if they were given up."""
+        """The newest ended requests: True if answered, False if cancelled."""
         self._last_id = 0
         self._faults = Counter[str]()
         self._first: str | None = None
 
     @property
     def revision(self) -> Revision:
-        """The row in force, set by the handshake: the one proposed, then the one agreed on."""
+        """The revision in force. The handshake sets the proposed one, then the agreed one."""
         if self._revision is None:
             raise RuntimeError("expected a revision to be set before the first request")
         return self._revision
@@ -151,7 +150,7 @@ class Exchange:
 
     @property
     def in_flight(self) -> Collection[str]:
-        """The keys of the requests in flight as strings."""
+        """The keys of the requests in flight: their ids as strings."""
         return self._in_flight.keys()
 
     def awaits(self, key: str) -> bool:
@@ -159,7 +158,7 @@ class Exchange:
         return key in self._in_flight
 
     def may_begin(self, head: bytes) -> bool:
-        """True if a message of this revision may begin with `head`, without leading blanks."""
+        """True if a message of this revision may begin with `head`, which has no leading blanks."""
         return head.startswith(b"{") or (self._has_batches and head.startswith(b"["))
 
     def headers(self, outgoing: Outgoing | None) -> list[tuple[bytes, bytes]]:
@@ -176,10 +175,10 @@ class Exchange:
         """Begin a request.
 
         Args:
-            reports: ask for its progress: its id is the token.
-            id: a name in place of a number.
+            reports: ask for progress reports. The id is the progress token.
+            id: a string to use as the id, in place of the next number.
 
-        Raises `UsageError` if it cannot be written as JSON; then nothing is in flight.
+        Raises `UsageError` if it cannot be written as JSON. It is not in flight then.
         """
         if self._revision is None:
             raise RuntimeError("expected a revision to be set before the first request")
@@ -205,7 +204,7 @@ class Exchange:
         return outgoing
 
     def repeat(self, outgoing: Outgoing) -> None:
-        """Put a request in flight again that the server has refused unread, and that is sent once more."""
+        """Put a request in flight again. The server has refused it unread, and it is sent once more."""
         key = str(outgoing.id)
         if key in self._in_flight:
             raise RuntimeError(f"expected request {outgoing.id!r} to be answered, but it is in flight")
@@ -213,14 +212,14 @@ class Exchange:
         self._in_flight[key] = outgoing
 
     def cancel(self, id: int | str) -> bytes | None:
-        """Give up a request: nobody waits for the answer to `id` any more.
+        """End a request whose answer is no longer awaited.
 
         Returns the notification to send; None if the request was not in flight, or may not be cancelled.
         """
-        gone = self._leave(str(id), answered=False)
-        if gone is None or gone.method in self.revision.never_cancelled:
+        request = self._leave(str(id), answered=False)
+        if request is None or request.method in self.revision.never_cancelled:
             return None
-        return self.notify("notifications/cancelled", {"requestId": gone.id, "reason": "cancelled"})
+        return self.notify("notifications/cancelled", {"requestId": request.id, "reason": "cancelled"})
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
         """A notification. Raises `UsageError` if it cannot be written as JSON."""
@@ -257,8 +256,8 @@ class Exchange:
         """Take one message. A batch, in a revision that has them, gives several events.
 
         Args:
-            only: the one id that an answer here may have: that of the POST on which it arrived. An error
-                without an id is this request's.
+            only: the id of the request on whose POST the message arrived. It may answer no other request, and
+                an error without an id answers this one.
         """
         frame = Frame(data)
         if frame.kind in _ANSWERS and frame.id is not None and str(frame.id) not in self._in_flight:
@@ -338,7 +337,7 @@ class Exchange:
         return Notified(method, params)
 
     def _on_progress(self, params: dict[str, Any]) -> Progressed | None:
-        """None if it is not a valid report about a request in flight that asked for reports."""
+        """Return the report; None unless it is valid, and for a request in flight that asked for reports."""
         token = _id_of(params.get("progressToken"))
         request = None if token is None else self._in_flight.get(str(token))
         progress = _number(params.get("progress"))
@@ -349,7 +348,7 @@ class Exchange:
             request.id, progress, _number(params.get("total")), text if isinstance(text, str) else None
         )
 
-    # --- what is wrong -------------------------------------------------------------------------------
+    # --- faults --------------------------------------------------------------------------------------
 
     def ignore(self, data: bytes, reason: str) -> Faulted:
         """Count bytes that are not a message."""
@@ -370,7 +369,7 @@ class Exchange:
         return None if request is None else request.method
 
     def attribute(self, key: str, error: RpcError) -> Answered:
-        """Answer the request that an error without an id can only be about."""
+        """End the request `key` with `error`, which has no id but can only be about this request."""
         request = self._leave(key, answered=True)
         if request is None:
             raise RuntimeError(f"expected a request in flight, got {key!r}")
@@ -421,7 +420,7 @@ class Exchange:
 
 
 def _id_of(value: object) -> int | str | None:
-    """An id; JSON has one kind of number, so that 1.0 is 1. None for anything else."""
+    """Return a valid id, else None. JSON has one kind of number, so 1.0 is the id 1."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, int | str) and not isinstance(value, bool):

@@ -1,21 +1,20 @@
 """The frames of one WebSocket (RFC 6455), for either end: bytes and time in; messages, control frames and the
 close out.
 
-Theory of operation. Received bytes go in with `feed`. `next_event` gives the text messages, with the events
-and limits of lines (`framing`), until it returns None: "not yet", or `has_more` and other tasks should run
-before the next call. Then `on_time` takes the time, `control` gives the pongs, pings and closing frames to
-write, and `closed` is set once the connection has ended. Any chunking of the same bytes gives the same
-events. No clock, no stream, no handshake.
+Theory of operation. Add received bytes with `feed`. `next_event` returns the text messages, as the events of
+lines and under their limits (`framing`), until it returns None: more bytes are needed or, if `has_more`,
+other tasks should run first. Then call `on_time`; `control` returns the pongs, pings and close frames to
+send, and `closed` is set once the connection has ended. Any chunking of the same bytes gives the same events.
+No clock, no stream, no handshake.
 
-wsproto reads and writes the frames, with two exceptions. It copies each byte of a payload five times, so
-messages of one frame from a server pass it by, and cost the client a third. And it says nothing about a frame
-before it has payload, so the heads are read here, and a frame that announces more than `allowed_bytes` is
-refused at its head.
+wsproto reads and writes the frames, with two exceptions. It copies each byte of a payload five times, so a
+client reads server messages of one frame without it, at a third of the cost. It reports a frame only with its
+payload, so frame heads are read here, to refuse a frame that announces more than `allowed_bytes` at once.
 
 A peer can make this hold one message of at most `max_bytes`, the head of a frame, and the payload of its
 newest ping, the only one that is answered (section 5.5.3). Fragments are joined as they arrive, so that an
-empty one costs no memory. Binary messages are counted and dropped: JSON-RPC goes in text frames. Compression
-is not negotiated: 64 KiB could become 64 MiB before anything is counted.
+empty one costs no memory. Binary messages are counted and dropped, because JSON-RPC uses text frames.
+Compression is not negotiated, because 64 KiB could become 64 MiB before anything is counted.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from wsproto.frame_protocol import CloseReason
 from playhead.protocol.framing import HEAD_BYTES, Assembly, LineEvent
 
 FRAMES_PER_TURN: Final = 256
-"""Frames read before other tasks may run: one read of 64 KiB holds up to 32,768 empty frames."""
+"""Limits the frames read before other tasks may run: 64 KiB can hold 32,768 empty frames."""
 
 _TEXT_WHOLE: Final = 0x81
 """The first byte of a text message in one frame (section 5.2): FIN, no reserved bit, opcode 1."""
 _EXTENDED_BYTES: Final = {126: 2, 127: 8}
-"""Bytes of the extended length, by the length in the second byte."""
+"""The number of bytes of the extended length, by the value in the second byte of a frame."""
 _LEAST: Final = {0: 0, 2: 126, 8: 1 << 16}
-"""The least length in that many bytes: a shorter one has a shorter form."""
+"""The smallest valid length by the number of its extended bytes; smaller lengths must use a shorter form."""
 
 
 class End(Enum):
@@ -50,7 +49,7 @@ class End(Enum):
     PEER = auto()
     """The peer sent a close frame."""
     CUT = auto()
-    """The bytes ended without one."""
+    """The bytes ended without a close frame."""
     INVALID = auto()
     """The peer sent an invalid frame, or text that is not UTF-8."""
     TOO_LONG = auto()
@@ -67,18 +66,21 @@ class Closed:
 
     end: End
     code: int
-    """The code in the peer's close frame or ours; 1005 and 1006 stand for a missing code or frame
-    (section 7.1.5)."""
+    """The code in the close frame, the peer's or ours. 1005 stands for a frame without a code, and 1006 for a
+    missing frame (section 7.1.5)."""
     reason: str
-    """The peer's own text for `End.PEER`."""
+    """For `End.PEER` the peer's own text."""
 
 
 class _Head(NamedTuple):
     """The head of a frame, without the mask."""
 
     size: int
+    """The length of the head."""
     first: int
+    """The first byte."""
     length: int
+    """The length of the payload."""
     is_valid: bool
 
     @property
@@ -94,17 +96,17 @@ class FrameStream:
     """The frames of one connection after the handshake.
 
     Args:
-        role: the end that this is. A client masks what it sends.
-        max_bytes: the longest message to keep. The rest of a longer one is skipped.
-        allowed_bytes: the length that ends the connection with 1009, at the head of the frame that exceeds
-            it. Default `max_bytes`.
+        role: our side of the connection.
+        max_bytes: the longest message to return. The rest of a longer one is skipped.
+        allowed_bytes: the longest message to skip. A frame that makes it longer ends the connection with
+            1009. Default `max_bytes`.
         head_bytes: the length at which an incomplete message is announced. Default 64 KiB, as for lines.
-        max_fragments: frames of one message; more end the connection with 1008. An empty one costs no
-            memory, but some 15 us.
-        message_seconds: limit for a message, from its first frame to its last; then 1008.
-        ping_seconds: silence after which a ping is due, and between two pings.
-        silence_seconds: silence that ends the connection with 1008. Any byte counts, not only a pong: none
-            can arrive in the middle of a long frame.
+        max_fragments: the most frames of one message; more end the connection with 1008. An empty frame costs
+            no memory, but some 15 us.
+        message_seconds: the longest time from the first to the last frame of a message; after it, 1008.
+        ping_seconds: the silence after which a ping is sent, and the time between two pings.
+        silence_seconds: the silence that ends the connection with 1008. Any byte ends a silence, because a
+            pong cannot arrive in the middle of a long frame.
         now: the time.
     """
 
@@ -137,34 +139,35 @@ class FrameStream:
         """True if `next_event` returned None before it had read everything."""
 
         self._left = 0
-        """Bytes of the current frame that have not been read, mask included."""
+        """The bytes of the current frame that have not been read, mask included."""
         self._is_control = False
         self._passes_by = False
-        """True if the current frame's payload is not for wsproto."""
+        """True if the current frame's payload is read without wsproto."""
         self._character = b""
         """The beginning of an incomplete character of that payload."""
         self._fragments = 0
-        """Frames of the unfinished message; 0 between two messages."""
+        """The frames of the unfinished message so far; 0 between two messages."""
         self._length_bytes = 0
-        """Bytes that the heads of the unfinished message have announced."""
+        """The bytes that the heads of the unfinished message have announced."""
 
         self._began = False
-        """A message has begun since the last `on_time`."""
+        """True if a message has begun since the last `on_time`."""
         self._heard = False
+        """True if bytes have arrived since the last `on_time`."""
         self._heard_at = self._silent_since = self._pinged_at = now
         self._message_since = math.inf
         self._pong: bytes | None = None
-        """The payload of the newest ping that has no pong."""
+        """The payload of the newest ping of the peer's without a pong."""
         self._ping_is_due = False
         self._is_leaving = False
-        """We have closed: messages are dropped."""
+        """True once `close` was called. Messages are dropped then."""
         self.pings = 0
-        """Pings sent."""
+        """The number of pings sent."""
         self.ponged = 0
-        """The number of the newest ping that was answered; earlier ones need no pong."""
+        """The number of the newest ping that was answered. Its pong answers earlier pings too."""
         self.binary_messages = 0
         self.closed: Closed | None = None
-        """Set at the end of the connection; no event follows those that are due."""
+        """Set at the end of the connection."""
 
     # --- what is received ----------------------------------------------------------------------------
 
@@ -175,11 +178,11 @@ class FrameStream:
             self._unread = self._unread + chunk if self._unread else bytes(chunk)
 
     def end(self) -> None:
-        """The connection has ended."""
+        """Record that the connection has ended."""
         self._close(End.CUT, CloseReason.ABNORMAL_CLOSURE, "")
 
     def refuse(self, code: int, reason: str) -> None:
-        """End the connection at what was received. `control` gives the closing frame."""
+        """End the connection because of a message. `control` returns the close frame."""
         self._close(End.REFUSED, code, reason)
 
     def next_event(self) -> LineEvent | None:
@@ -216,7 +219,7 @@ class FrameStream:
             refusal = self._refusal(head)
             passes_by = self._is_client and head.is_text and not self._fragments
             if at > start and (passes_by or refusal is not None):
-                break  # first what precedes it
+                break  # first read the frames before this one
             if refusal is not None:
                 self._close(*refusal)
                 return True
@@ -312,7 +315,7 @@ class FrameStream:
 
     @property
     def due(self) -> float:
-        """The time of the next call of `on_time`, if nothing arrives before; infinite if there is none."""
+        """The time at which to call `on_time` if nothing arrives before; infinite if never."""
         if self.closed is not None:
             return math.inf
         return min(
@@ -322,7 +325,7 @@ class FrameStream:
         )
 
     def on_time(self, now: float) -> None:
-        """Take the time, after each `feed` that was drained, and when it is `due`."""
+        """Check the time limits. Call it when the events of a `feed` are drained, and when it is `due`."""
         if self._heard:
             self._heard = False
             self._heard_at = self._silent_since = now
@@ -340,7 +343,7 @@ class FrameStream:
             self.ping(now)
 
     def excuse(self, now: float) -> None:
-        """Take the silence until `now` for our own: we did not read, or wait for an answer."""
+        """Do not count the silence until `now`, because we did not read, or expected nothing."""
         self._silent_since = now
 
     # --- what is sent --------------------------------------------------------------------------------
@@ -358,7 +361,7 @@ class FrameStream:
         return self._frames.send(TextMessage(data=message))
 
     def ping(self, now: float) -> int:
-        """Put a ping into `control`. Returns its number, which `ponged` reaches once it is answered."""
+        """Add a ping to `control`. Return its number, which `ponged` reaches once it is answered."""
         if not self._ping_is_due:
             self._ping_is_due = True
             self.pings += 1
@@ -366,8 +369,8 @@ class FrameStream:
         return self.pings
 
     def close(self, code: int, reason: str = "") -> bytes:
-        """Our close frame, or the answer to the peer's; empty if it was sent. Messages are dropped from now
-        on."""
+        """Return our close frame, or the answer to the peer's; empty if it was sent already. Further messages
+        are dropped."""
         self._is_leaving = True
         self.message.drop()
         if self._frames.state not in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
@@ -378,12 +381,12 @@ class FrameStream:
 
     @property
     def has_control(self) -> bool:
-        """True if `control` gives frames, which are for the time between two messages."""
-        leaving = self.closed is not None and self.closed.end is not End.CUT and not self._is_leaving
-        return self._pong is not None or self._ping_is_due or leaving
+        """True if `control` has frames to send. Send them between two messages."""
+        must_close = self.closed is not None and self.closed.end is not End.CUT and not self._is_leaving
+        return self._pong is not None or self._ping_is_due or must_close
 
     def control(self) -> bytes:
-        """The control frames to send now."""
+        """Return the control frames to send now."""
         frames = b""
         if self.is_open and self._pong is not None:
             frames += self._frames.send(Pong(payload=self._pong))

@@ -1,15 +1,14 @@
 """Split bytes into lines: the newline-delimited framing of MCP's stdio transport, in linear time.
 
-Theory of operation. Bytes go in with `feed`, events come out of `next_event` until it returns None ("not
-yet": feed more). Any chunking of the same bytes gives the same events. Each byte is scanned once, in its own
-chunk: splitting a growing buffer again at each chunk is quadratic (24 s for a line of 32 MiB with the SDK's
-own reader).
+Theory of operation. Add received bytes with `feed`, and call `next_event` until it returns None ("not yet").
+Any chunking of the same bytes gives the same events. Each byte is scanned once, in its own chunk: to scan a
+growing buffer again at each chunk takes quadratic time (24 s for a line of 32 MiB with the SDK's reader).
 
 A peer can make this hold one line of at most `max_bytes`, or `head_bytes` + `TAIL_BYTES` of a line that is
-being skipped. A line that was skipped for `ENDLESS_FACTOR` times `max_bytes` is taken to have no end; that is
-the last event.
+being skipped. A line of more than `ENDLESS_FACTOR` times `max_bytes` is considered endless, and no event
+follows.
 
-A line is bytes without an encoding, so an invalid byte can spoil its own line only.
+Lines are bytes and are not decoded here, so an invalid byte affects only its own line.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from playhead._core import MessageBuffer
 from playhead.limits import KIB
 
 HEAD_BYTES = 64 * KIB
-"""Bytes of a line after which its owner may skip it: servers put the id in the first 60."""
+"""The length at which a line is announced (`LongLine`). Most servers write the id in the first 60 bytes."""
 
 TAIL_BYTES = 256
-"""Bytes saved of the end of a skipped line, where some servers write the id."""
+"""The length of the end of a skipped line to save. Some servers write the id there."""
 
 ENDLESS_FACTOR = 4
-"""Multiple of the limit at which a skipped line is taken to have no end."""
+"""The multiple of the limit at which a skipped line is considered endless."""
 
 _BLANKS: Final = b" \t\r"
 _LEADING: Final = re.compile(rb"[ \t\r]*")
@@ -43,7 +42,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongLine:
-    """A line is longer than `head_bytes`. Its owner has seen its beginning, and may `skip` the rest now."""
+    """A line is longer than `head_bytes`. The caller may `skip` the rest now."""
 
     head: bytes
 
@@ -57,7 +56,7 @@ class OverlongLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedLine:
-    """The end of a skipped line: its owner skipped it, or it was overlong."""
+    """The end of a line that the caller skipped, or that was overlong."""
 
     head: bytes
     tail: bytes
@@ -77,14 +76,14 @@ LineEvent = Line | LongLine | OverlongLine | SkippedLine | EndlessLine
 
 
 class Assembly:
-    """One message while it arrives: collected, or skipped but for its two ends.
+    """One message while it arrives. It is collected or, except for its two ends, skipped.
 
     A message longer than `head_bytes` is collected in a `_core.MessageBuffer`, which gives up its `bytes`
     without a copy: 64 MiB are never held twice, and views of them can be decoded with the GIL released.
 
     Args:
-        max_bytes: the longest message to keep (`limits.message_bytes`).
-        allowed_bytes: the length at which a message is taken to have no end.
+        max_bytes: the longest message to return (`limits.message_bytes`).
+        allowed_bytes: the length at which a message is considered endless.
         head_bytes: the length at which an incomplete message is announced.
     """
 
@@ -93,19 +92,19 @@ class Assembly:
         self._allowed_bytes = allowed_bytes
         self._head_bytes = min(head_bytes, max_bytes)
         self.is_endless = False
-        """The last event was an `EndlessLine`."""
+        """True if the last event was an `EndlessLine`."""
         self.drop()
 
     def drop(self) -> None:
         """Forget the message."""
         self.length_bytes = 0
-        """Bytes received of the message; 0 between two messages."""
+        """The number of received bytes of the message; 0 between two messages."""
         self._short = bytearray()
-        """The message, until it is long enough to be announced."""
+        """The message, while it is too short to be announced."""
         self._head = b""
         self._long: MessageBuffer | None = None
         self._tail: bytes | None = None
-        """The end of a message that is being skipped."""
+        """The newest bytes of a message that is being skipped; None for one that is collected."""
         self._announced = self._overlong = self._ended = False
 
     @property
@@ -141,7 +140,7 @@ class Assembly:
             self._tail, self._long = self._long.tail(TAIL_BYTES), None
 
     def end(self) -> EndlessLine:
-        """Take the message to have no end."""
+        """Drop the message, because it is endless."""
         event = EndlessLine(head=self.head, allowed_bytes=self._allowed_bytes)
         self.is_endless = True
         self.drop()
@@ -175,7 +174,7 @@ class Framer(Protocol):
     """The framing that an inbox uses; see `LineFramer`."""
 
     message: Assembly
-    """The unfinished message, which its owner may `skip`."""
+    """The unfinished message, which the inbox may `skip`."""
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None: ...
     def next_event(self) -> LineEvent | None: ...
@@ -196,7 +195,7 @@ class LineFramer:
         self._short_bytes = min(head_bytes, max_bytes)
         self._chunk = b""
         self._start = 0
-        """Start of what has not been taken from the chunk."""
+        """The index of the first byte of the chunk that was not read yet."""
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Add received bytes. Drain `next_event` after each call, or they pile up."""

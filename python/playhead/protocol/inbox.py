@@ -1,14 +1,15 @@
-"""Turn the bytes of a stream of messages into events, whatever ends a message: a newline, a frame, an event.
+"""The inbox of a connection: turns the bytes of a stream of messages into events.
 
-Every message of every transport passes here, but for the JSON body of an HTTP answer, which is one message.
+All transports use it, with a framer that finds the end of each message (a newline, a WebSocket frame, a
+server-sent event). The JSON body of an HTTP answer is one message and does not need it.
 
-* A line that is not a message is counted and dropped, except for the beginning of the first. A long line that
-  nobody awaits is skipped while it arrives.
-* **A sign of life** is bytes of an answer that is awaited, or a report of progress. Log lines, comments,
-  pings, notifications and foreign answers are none, so that chatter cannot keep a request alive. Where one
-  stream carries all answers, bytes of any of them are a sign of life of all requests.
+* A line that is not a message is counted and dropped; the beginning of the first one is saved for error
+  messages. A long line that answers no request in flight is skipped while it arrives.
+* A *sign of life* is a byte of an awaited answer, or a progress report. Log lines, comments, pings,
+  notifications and other answers do not count, so that they cannot keep a request alive. If one stream
+  carries all answers, a byte of any of them is a sign of life for all requests.
 
-No clock and no stream: any chunking of the same bytes gives the same events, but for the signs of life.
+No clock and no stream. Any chunking of the same bytes gives the same events, apart from the signs of life.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from playhead.protocol import framing, messages
 from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Progressed, SignOfLife
 
 UNDECIDED_BYTES: Final = 256
-"""The length at which the beginning of an answer has shown that it is one."""
+"""The length of the beginning of an answer by which it can be recognized."""
 
 
 class Leniency(Protocol):
     """The deviations that a transport tolerates (`websocket_compatibility.Compatibility`)."""
 
     def judge(self, event: Event) -> Iterable[Event]:
-        """The events that take the place of an answer or a fault: it, none if its request is sent again
-        (`Exchange.repeat`), or it and others (`Exchange.attribute`). Other events stay."""
+        """Return the events that replace `event`: usually only itself; none if its request is sent again
+        (`Exchange.repeat`); itself and others if a fault ends requests (`Exchange.attribute`)."""
         ...
 
 
@@ -49,7 +50,7 @@ class Inbox:
         """
         Args:
             framer: finds the end of each message; the default is a newline.
-            only: the request on whose POST the bytes arrive: no other may be answered by them.
+            only: the request on whose POST the bytes arrive. They may answer no other request.
         """
         self._exchange = exchange
         self._limits = limits
@@ -57,7 +58,7 @@ class Inbox:
         self._only = only
         self._leniency = leniency
         self.failure: PlayheadError | None = None
-        """Set when the peer has done something that ends the connection; no event follows."""
+        """The fault of the peer's that ends the connection, if any. No event follows."""
 
     def receive(self, chunk: bytes | bytearray | memoryview) -> list[Event]:
         """Take received bytes, and return the events of the messages that are complete."""
@@ -119,12 +120,12 @@ class Inbox:
         """The key of the request that a message answers; None for no answer, or if its ends don't show it."""
         key = messages.answered_id(head, tail)
         if key is None and self._only is not None and messages.is_answer(head):
-            return str(self._only)  # which has its id last, and may answer no other
+            return str(self._only)  # the id is at the end, and can only be this one
         return key
 
     def _is_awaited(self, head: bytes) -> bool:
-        """True if a message that begins with `head` may be wanted: an answer to a request in flight, or
-        something else than an answer."""
+        """Return whether a message that begins with `head` may be needed: it may answer a request in flight,
+        or it is not an answer."""
         if not self._exchange.may_begin(head.lstrip()):
             return False
         key = self._answered(head)

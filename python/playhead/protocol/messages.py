@@ -1,11 +1,11 @@
 """JSON-RPC messages ⇄ bytes, checked before they are parsed. Plain dictionaries; no model, no library.
 
-`_core.Frame` reads the structure of a message in one pass, which bounds what the parser may build: the
-nesting (`limits.json_depth`), the number of values (`limits.json_values`), because 64 MiB of `[[],[],…` would
-become more than a gigabyte of Python lists, and the memory of wide characters (`limits.message_bytes`).
+`_core.Frame` reads the structure of a message in one pass, to bound the parser's result before it runs: the
+nesting (`limits.json_depth`); the number of values (`limits.json_values`), because 64 MiB of `[[],[],…` would
+become more than a gigabyte of Python lists; and the memory of wide characters (`limits.message_bytes`).
 
-Long blobs are not parsed at all. Each is a `memoryview` of its message, ready for `_core.Pipe.write_base64`
-and `_core.decode_base64`; everything else is plain JSON. `plain` makes strings of them.
+Long blobs are not parsed. Each becomes a `memoryview` of its message, ready for `_core.Pipe.write_base64` and
+`_core.decode_base64`; everything else is plain JSON. `plain` turns the views into strings.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _ID_LAST = re.compile(rb"(?<!\\)" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}
 _OUTCOME = re.compile(rb'"(result|error)"\s*:')
 _FIRST_ID = re.compile(rb"(?<!\\)(?:" + _ID + rb'|"id"\s*:)')
 WIDE_FACTOR = 2
-"""Memory allowed for the text of a message, as a multiple of its limit in bytes. Without it an answer of
-63 MiB made a client of 480 MB."""
+"""Limits the memory for the text of a message to this multiple of `limits.message_bytes`. Without it, an
+answer of 63 MiB took 480 MB."""
 _LOOK_BYTES = 4096
 """Bytes at each end of a broken line that are searched for its id."""
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -61,7 +61,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separato
 
 @dataclass(frozen=True, slots=True)
 class RpcError:
-    """The error of an answer: the peer's own words, or ours for the peer."""
+    """The error of an answer."""
 
     code: int
     message: str
@@ -112,11 +112,11 @@ def encode(message: dict[str, Any]) -> bytes:
 
 
 def plain(result: dict[str, Any], *, but_main: bool = False) -> dict[str, Any]:
-    """Make the views in a result strings, in place: what leaves to a caller is plain JSON.
+    """Turn the views in a result into strings, in place, so that it is plain JSON.
 
     Args:
         but_main: leave the view of a blob that is more than half of its message. A view keeps its whole
-            message alive, so that what is kept of a result takes at most twice its size.
+            message alive, so these take at most twice the memory of the blob.
     """
     for holder, key in _holders(result):
         view = holder.get(key)
@@ -175,11 +175,12 @@ def check_structure(data: bytes | bytearray, limits: Limits, frame: Frame | None
 
 
 def answered_id(head: bytes | bytearray, tail: bytes | bytearray = b"") -> str | None:
-    """The key of the request that a message answers, found in its two ends; None if they don't show it.
+    """Return the key of the request that a message answers, found in its two ends; None if they don't show
+    it.
 
     Args:
         head: the beginning of the message, or all of it.
-        tail: its end; empty as long as that has not arrived.
+        tail: its end; empty until that has arrived.
     """
     match = _ID_FIRST.match(head)
     if match is None and tail and _ANSWER_FIRST.match(head):
@@ -188,7 +189,8 @@ def answered_id(head: bytes | bytearray, tail: bytes | bytearray = b"") -> str |
 
 
 def answered_plainly(frame: Frame) -> str | None:
-    """The key of the request that a whole message answers; None for no answer, or if its id needs parsing."""
+    """Return the key of the request that a complete message answers. None if it is not an answer, or if its
+    id needs parsing."""
     return str(frame.id) if frame.id is not None and frame.kind in ("result", "error") else None
 
 
@@ -204,10 +206,10 @@ def is_result(data: bytes | bytearray) -> bool:
 
 
 def broken_answer_id(data: bytes | bytearray) -> str | None:
-    """The key of the request that a broken message was probably meant to answer.
+    """Return the key of the request that an invalid message was probably meant to answer.
 
-    Only a line that begins as an object and names the protocol is considered: a log line that mentions an id
-    must not fail the request with that id.
+    None unless the line begins as an object and names the protocol: a log line that mentions an id must not
+    fail the request with that id.
     """
     head, tail = bytes(data[:_LOOK_BYTES]), bytes(data[-_LOOK_BYTES:])
     if not head.lstrip().startswith(b"{") or not (b'"jsonrpc"' in head or b'"jsonrpc"' in tail):

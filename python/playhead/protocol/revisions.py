@@ -1,7 +1,7 @@
-"""One row per protocol revision: everything that a revision changes for a client.
+"""The table of protocol revisions: one row for each, with all its differences for a client.
 
-Nothing else asks which revision is in force. Source of each row: the specification of that date. Revision
-2024-11-05 over HTTP is another transport (HTTP+SSE), which this client does not have.
+No other code compares the names of revisions. The source of each row is the specification of that date.
+Revision 2024-11-05 has another HTTP transport (HTTP+SSE), which this client does not support.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SERVER_INFO_META: Final = _META + "serverInfo"
 SUBSCRIPTION_META: Final = _META + "subscriptionId"
 
 _FILES: Final = {"download": True, "transports": ["https"]}
-"""Files are read out of band (SEP-2631, a draft)."""
+"""The capability to download files over HTTP (SEP-2631, a draft)."""
 
 _CAPABILITIES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "elicitation/create": ("elicitation", {"form": {}, "url": {}}),
     "sampling/createMessage": ("sampling", {}),
     "roots/list": ("roots", {"listChanged": True}),
 }
-"""The capability that says that a request of the server's is answered."""
+"""The capability to declare for each request of the server's that the program answers."""
 
 _NAMES: Final = {
     "tools/call": "name",
@@ -38,7 +38,7 @@ _NAMES: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""The parameter that names what a request is about, for the header `Mcp-Name`."""
+"""The parameter of each method that the header `Mcp-Name` repeats."""
 
 _PLAIN_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _WRAPPED_VALUE: Final = re.compile(r"=\?base64\?.*\?=")
@@ -53,17 +53,18 @@ class Revision:
 
     name: str
     has_initialize: bool = True
-    """The handshake is `initialize` and `notifications/initialized`. Otherwise it is `server/discover`, and
-    each request carries what the handshake would have said."""
+    """True if the handshake is `initialize` and `notifications/initialized`. Otherwise it is
+    `server/discover`, and each request carries the client's name, version and capabilities (`stamps`)."""
     asks: frozenset[str] = frozenset()
-    """Methods of the requests that a server may send; the others are unknown. Since 2026-07-28 it asks in its
-    results instead (`input_required`)."""
+    """The methods of requests that a server may send. Since 2026-07-28 it asks in its results instead
+    (`input_required`)."""
     has_batches: bool = False
-    """A list of messages is a message."""
+    """A list of messages is a valid message."""
     has_listen: bool = False
-    """Notifications of changes are asked for with `subscriptions/listen`; otherwise they come unasked."""
+    """A client subscribes to notifications of changes with `subscriptions/listen`. Otherwise servers send
+    them unasked."""
     has_resumption: bool = False
-    """HTTP: a broken stream is continued with `Last-Event-ID`."""
+    """HTTP: a broken stream can be continued with `Last-Event-ID`."""
     closing_cancels: bool = False
     """HTTP: closing the POST of a request cancels it, and nothing else does."""
     has_routing_headers: bool = False
@@ -89,7 +90,7 @@ class Revision:
             method: None for a notification, an answer, GET and DELETE.
         """
         if method == "initialize":
-            return []  # nothing has been agreed on
+            return []  # no revision is agreed on yet
         headers = [(b"mcp-protocol-version", self.name.encode())]
         if not self.has_routing_headers or method is None:
             return headers
@@ -123,7 +124,7 @@ REVISIONS: Final[Mapping[str, Revision]] = {
         ),
     )
 }
-"""Oldest first."""
+"""The revisions by name, the oldest first."""
 
 OLDEST: Final = REVISIONS["2024-11-05"]
 NEWEST_INITIALIZED: Final = REVISIONS["2025-11-25"]

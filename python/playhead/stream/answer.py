@@ -1,10 +1,10 @@
-"""Answers to ranged reads: measured (offset, length, claim of an end), compared and cut, not decoded.
+"""Answers to ranged reads: measured, compared and cut without being decoded.
 
-A read returns a `Page`: the server's answer, whatever the form of the request. `measure` makes an `Answer` of
-it: the bytes at their offset in the resource, without the marker of an end, which is then a claim. Only
-answers are judged, moved to another offset (`range_support`) and stored.
+A read returns a `Page`, which is the server's answer in whatever form it was requested. `measure` turns it
+into an `Answer`: blobs with their offset in the resource, and the claim that the resource ends there, if the
+page made one. The rest of the package works with answers only.
 
-The length of base64 text is arithmetic, so limits are checked before anything is decoded.
+The length of base64 can be computed without decoding it, so limits are checked first.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from playhead.limits import check_block
 
 DONE_BYTES = b"[DONE]"
 DONE_TEXT = "W0RPTkVd"
-"""The base64 of `[DONE]`, as a whole blob: an end marker of the reference system's protocol."""
+"""The base64 of `[DONE]`. A blob with only this is the end marker of the reference system's protocol."""
 
 EndedBy = Literal["empty", "done", "416", "size", "error", "whole"]
-"""The evidence that ended a stream: empty contents or an empty blob; a `[DONE]` blob; an answer that the
-range is past the end; the announced size; the same error repeatedly while the bytes before were served; one
-answer with the whole resource."""
+"""The evidence that ended a stream: `empty` contents or an empty blob; a `[DONE]` blob; an error that the
+range is past the end (`416`); the announced `size`; the same `error` repeatedly while the bytes before were
+served; one answer with the `whole` resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """The answer to one read of `[start, end)`, in bytes from 0.
 
-    `blobs` are in the order in which the server sent them: `Base64Text` (a string, or its place in the
-    message) is decoded straight into the ring, `bytes` are plain (an HTTP range, a test). An empty tuple
-    means empty `contents`: a claim that the resource ends at `start`.
+    `blobs` are in the order in which the server sent them. `Base64Text` (a string, or a view of the message)
+    is decoded straight into the ring; `bytes` are plain (an HTTP range, a test). An empty tuple means empty
+    `contents`: a claim that the resource ends at `start`.
     """
 
     blobs: tuple[Base64Text | bytes, ...]
     text_items: int = 0
-    """Number of text contents; none is expected in a read of bytes."""
+    """The number of text contents; 0 is expected in a read of bytes."""
     text: str = ""
-    """The beginning of the first of them: a message in place of bytes."""
+    """The beginning of the first text: usually a message in place of bytes."""
     mime_type: str | None = None
     total_bytes: int | None = None
-    """The resource's size in the answer (Content-Range): exact, unlike `ResourceLink.size`."""
+    """The resource's size by the answer (Content-Range): exact, unlike `ResourceLink.size`."""
     offset: int | None = None
-    """The offset of the first byte, if the answer declares it: another page's is never used."""
+    """The offset of the first byte, if the answer declares it. It may not be the requested one."""
     size_bytes: int | None = None
-    """The present size, if the answer declares it. A resource may grow."""
+    """The current size, if the answer declares it. A resource may grow."""
     etag: str | None = None
-    """The version of the resource, if the answer names one: another for any other byte."""
+    """The version of the resource, if the answer declares it. It changes with any byte of the resource."""
     cache_scope: Literal["public", "private"] | None = None
     """The server's declaration of who may share the answer (since revision 2026-07-28)."""
     ttl_seconds: float | None = None
@@ -70,15 +70,15 @@ request on the wire."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Bytes `[offset, offset + n_bytes)` as a server sent them; no blob is empty."""
+    """Bytes `[offset, offset + n_bytes)` as the server sent them. No blob is empty."""
 
     offset: int
     blobs: tuple[Base64Text | bytes, ...]
     n_bytes: int
     claims_end: EndedBy | None = None
-    """The claim that nothing follows `end`, if any. Always set if `n_bytes` is 0."""
+    """The evidence for an end at `end`, if the answer has any. Always set if `n_bytes` is 0."""
     declared_offset: int | None = None
-    """The offset that the answer itself declares, if it does."""
+    """The offset that the answer itself declares, if any."""
 
     @property
     def end(self) -> int:
@@ -86,7 +86,7 @@ class Answer:
 
 
 def blob_bytes(blob: Base64Text | bytes) -> int:
-    """Return the number of bytes that a blob holds, decoded."""
+    """Return the decoded length of a blob."""
     return len(blob) if isinstance(blob, bytes) else decoded_bytes(blob)
 
 
@@ -95,11 +95,11 @@ def measure(
 ) -> Answer:
     """Measure `page`, the answer to a read at `offset`.
 
-    A `[DONE]` blob, the last of its page, claims the end. It is data at offset 0 of a resource with an
-    announced size of 6, and in a read without a range (`ranged=False`).
+    A `[DONE]` blob at the end of a page claims the end of the resource. It is data in a read without a range
+    (`ranged=False`), and at offset 0 of a resource with an announced size of 6.
 
-    Raises `TextContentError` for text where bytes are expected, and `LimitError` for more than
-    `block_bytes` decoded bytes; both before decoding. Both are the server's fault.
+    Raises `TextContentError` for text where bytes are expected, and `LimitError` for more than `block_bytes`
+    decoded bytes, both before decoding. Both are the server's fault.
     """
     if page.text_items:
         raise TextContentError(
@@ -110,24 +110,28 @@ def measure(
     total = page.n_bytes
     check_block(total, allowed=block_bytes, what=f"page at byte {offset}")
     blobs = list(filter(len, page.blobs))
-    # A tuple: membership in a set would hash a whole page (72 us per 100 KiB). A view is never so short.
+    # Not a set, which would hash a whole page (72 us per 100 KiB). A blob this short is never a view.
     is_done = ranged and bool(blobs) and blobs[-1] in (DONE_TEXT, DONE_BYTES)
     if is_done and offset == 0 and total == size_bytes == len(DONE_BYTES):
         is_done = False
     if is_done:
         blobs.pop()
         total -= len(DONE_BYTES)
-    claims_end: EndedBy | None = "done" if is_done else None if total else "empty"
+    claims_end: EndedBy | None = None
+    if is_done:
+        claims_end = "done"
+    elif not total:
+        claims_end = "empty"
     return Answer(
         offset=offset, blobs=tuple(blobs), n_bytes=total, claims_end=claims_end, declared_offset=page.offset
     )
 
 
 def pieces(answer: Answer, start: int, stop: int) -> list[tuple[int, Base64Text | bytes]]:
-    """Cut `answer` to the bytes `[start, stop)`. Returns pairs of an offset and the piece to write there.
+    """Cut `answer` to the bytes `[start, stop)`. Return pairs of an offset and the piece to write there.
 
-    Base64 can only be cut between its groups of three bytes, so the bytes of a cut group are decoded. Neither
-    whole blobs nor parts of views are copied.
+    Base64 can only be cut between its groups of three bytes. If a cut is inside a group, the group is
+    decoded. Neither whole blobs nor parts of views are copied.
     """
     base = answer.offset
     if start <= base and stop >= base + answer.n_bytes and len(answer.blobs) == 1:
@@ -161,8 +165,7 @@ def _cut(blob: Base64Text, low: int, high: int, *, base: int) -> Iterator[tuple[
 
 
 def leading(answer: Answer, n_bytes: int) -> bytes:
-    """Return the first `n_bytes` of an answer, for comparison. Text that does not decode is returned as it
-    is."""
+    """Return the first `n_bytes` of an answer, for comparison. Invalid base64 is returned undecoded."""
     head = b""
     for blob in answer.blobs:
         missing = n_bytes - len(head)

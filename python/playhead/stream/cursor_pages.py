@@ -1,6 +1,7 @@
-"""A cursor tool as a source of bytes: `{data, next_cursor}`, called with each cursor until none is left.
+"""A cursor tool as a source of bytes: each answer is `{data, next_cursor}`, and the last has no cursor.
 
-A cursor is opaque, so only the next page can be read: nothing is read ahead, and seeking is impossible.
+A cursor is opaque, so only the next page can be read. Pages are not read in parallel, and seeking is
+impossible.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class CursorReader(QueueReader):
         limits: Limits,
         server: str,
     ) -> None:
-        """`call(cursor)` calls the tool once; `first` is the cursor of the first page, None to send none. A
-        call that failed is sent again only if it `is_repeatable`."""
+        """`call(cursor)` calls the tool once. `first` is the cursor of the first page; None to send none. A
+        failed call may be sent again only if it `is_repeatable`."""
         super().__init__(lambda: call(self._cursor), tool=tool, limits=limits, server=server)
         self._cursor = first
         self._is_repeatable = is_repeatable

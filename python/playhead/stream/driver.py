@@ -5,9 +5,9 @@
          └──────── on_answer / on_error ◀────────────────┘
 
 The planner (Rust, pure) decides which ranges are read, when a failed read is retried, where the resource
-ends, and when patience is over. The driver does what needs a clock, a task or a callback. A stream is in one
-`Phase`; `AFTER` and `UNCHANGED` are the whole table of its events. All of the driver is one file, because
-each of its parts reads or changes the phase.
+ends, and when the stream loses patience with the server. The driver does everything that needs a clock, a
+task or a callback. A stream is in one `Phase`; `AFTER` and `UNCHANGED` list its transitions. The driver is
+one file because each of its parts reads or changes the phase.
 """
 
 from __future__ import annotations
@@ -44,31 +44,33 @@ from playhead.stream.source import Demand
 FIRST_PAGE_BYTES = 8 * KIB
 MANY_STREAMS = 32
 MANY_FIRST_PAGE_BYTES = 40 * KIB
-"""The first page of a stream that starts while `MANY_STREAMS` read. With so many a request costs more than
-its bytes, and these are enough to start and to last until the next turn: a second at 320 kbit/s."""
+"""The size of the first page of a stream that starts while `MANY_STREAMS` read. With so many, a request costs
+more than its bytes, and this page lasts until the stream's next turn: a second at 320 kbit/s."""
 NO_SEEK = (
     "stream: expected to read on, got a seek; the server hands out the bytes of this stream once, in their "
     "order (strategy poll or cursor)"
 )
 CLOSED = "stream: expected an open stream, but its owner closed it (left its `async with`); open it again"
 TIMER_GRAIN_SECONDS = 0.001
-"""A timer that is already due still lets other tasks run."""
+"""The shortest sleep, so that other tasks run even if a timer is already due."""
 STATUS_SECONDS = 3.0
-"""A wait that is reported to the listener; the planner's own timer is the same."""
+"""A wait this long is reported to the listener. The planner has the same constant."""
 SEQUENTIAL_START_SECONDS = 0.5
-"""Audio in hand before playing starts where nothing can foresee when the next page arrives."""
+"""Audio to have before playing starts in the phase `SEQUENTIAL`, where the next page's arrival is unknown."""
 UNFORESEEN_START_SECONDS = 2.0
-"""The same while pages may come from reads of another process. The pages before them came from the cache, at
-a rate that says nothing about the server; a busy one took 0.8 s for a page."""
+"""Audio to have while reads may be queued behind another process's reads. Earlier pages were served by the
+cache, at a rate that says nothing about the server; a busy one took 0.8 s for a page."""
 
 
 class Phase(Enum):
-    """Phase of a stream. The end is the planner's, the error of a break the driver's."""
+    """The phase of a stream."""
 
     PROBING = "probing"
     """No byte has arrived, and the form of the reads may still change."""
     PLANNED = "planned"
+    """The planner's pages are read, several at once."""
     SEQUENTIAL = "sequential"
+    """The server's own pages are read one after another (`Sequential`)."""
     ENDED = "ended"
     BROKEN = "broken"
     CLOSED = "closed"
@@ -76,9 +78,9 @@ class Phase(Enum):
 
 class PhaseEvent(Enum):
     BYTES = "bytes"
-    """The first byte arrived: the form stays."""
+    """The first byte arrived, so the form stays."""
     NO_RANGES = "no ranges"
-    """This server cannot serve the planner's pages."""
+    """The server cannot serve the planner's pages."""
     REFUSED = "refused"
     """The form was refused before it delivered a byte."""
     END = "end"
@@ -99,10 +101,10 @@ AFTER: dict[Phase, dict[PhaseEvent, Phase]] = {
 """The phase after each event. An event that is neither here nor in `UNCHANGED` cannot happen."""
 
 UNCHANGED: dict[Phase, set[PhaseEvent]] = {
-    # A seek repeats the events of a form that is known already.
+    # A seek repeats the event that led to the phase.
     _P.PLANNED: {_E.BYTES},
     _P.SEQUENTIAL: {_E.NO_RANGES},
-    # Tasks that were about to run when the stream broke, or was closed.
+    # Tasks that were about to run when the stream broke or was closed report these.
     _P.BROKEN: {_E.END},
     _P.CLOSED: {_E.NO_RANGES, _E.REFUSED, _E.END, _E.BREAK, _E.CLOSE},
 }
@@ -121,7 +123,8 @@ def phase_after(phase: Phase, event: PhaseEvent) -> Phase:
 
 
 class Driver:
-    """Reads of one stream. `run` is its task; everything else is called from the trio thread."""
+    """Drives the reads of one stream. `run` is its task. Call all other methods in the trio thread, except
+    those marked "From any thread"."""
 
     def __init__(
         self,
@@ -142,7 +145,9 @@ class Driver:
         self._size_bytes = size_bytes
         max_bytes = limits.stream_bytes if options.max_bytes is None else options.max_bytes
         ring_bytes = options.ring_bytes()
-        if size_bytes is not None:  # all of it fits; glibc reuses large blocks, and zeroes the unused part
+        if (
+            size_bytes is not None
+        ):  # a smaller ring holds it all; glibc zeroes the unused part of a reused one
             ring_bytes = min(ring_bytes, max(2 * size_bytes, SMALL_RING_BYTES))
         ring_bytes = RING_BUDGET.take(ring_bytes, allowed_bytes=limits.streams_bytes)
         self._ring_bytes = ring_bytes
@@ -194,7 +199,7 @@ class Driver:
         self._sequential_scope = trio.CancelScope()
         self._form: RangeForm
         self._read: ReadRange
-        """Reads in the form within the page limit. Both are known once the form is settled."""
+        """Reads in the form, within the page limit. `_settle_form` sets both."""
         self._phase = Phase.PROBING
         self._has_delivered = False
         self.received_bytes = 0
@@ -208,7 +213,7 @@ class Driver:
         self.watchers = [] if options.on_event is None else [options.on_event]
         self._wakes_at = -math.inf
         self._life = trio.CancelScope()
-        background.join(self._in_flight, self._in_flight.add_reads)  # last: `run` takes it back
+        background.join(self._in_flight, self._in_flight.add_reads)  # last, because only `run` undoes it
 
     # --- the task --------------------------------------------------------------------------------------
 
@@ -219,7 +224,7 @@ class Driver:
         self._life.cancel()
 
     async def run(self) -> None:
-        """Read until cancelled. The pipe gets the end or the break; a seek resumes reading.
+        """Read until cancelled. Report the end or the error to the pipe; a seek resumes reading.
 
         Cancelled: every read on the wire is cancelled, and a blocked reader gets `ClosedError`.
         """
@@ -232,10 +237,10 @@ class Driver:
                     except PlayheadError as error:
                         self._break(error)
         finally:
-            self._in_flight.drop_all()  # each is counted for the other streams of the loop
+            self._in_flight.drop_all()  # `Background` counts each of them
             self._background.leave(self._in_flight)
             self._enter(PhaseEvent.CLOSE)
-            self._sequential = None  # with the answers that it holds
+            self._sequential = None  # frees the answers that it holds
             self.writer.abort(ClosedError(CLOSED))
             RING_BUDGET.release(self._ring_bytes)
 
@@ -244,7 +249,7 @@ class Driver:
         while True:
             self.writer.news = trio.Event()
             now = trio.current_time()
-            if (heard := self._last_received()) > 0.0:  # 0.0 is never
+            if (heard := self._last_received()) > 0.0:  # 0.0 means that nothing was received
                 self._planner.heard(heard)
             for request_id in self._planner.expired(now):
                 self._expire(request_id, now)
@@ -265,7 +270,7 @@ class Driver:
         if now < self._forms.resumes_at:
             earliest = min(earliest, self._forms.resumes_at)
         if self._in_flight.flights:
-            # So a reader that begins to wait needs no wake-up of its own, which would be one per page.
+            # A reader that begins to wait then needs no extra wake-up, which would be one per page.
             earliest = min(earliest, now + STATUS_SECONDS)
         return earliest
 
@@ -301,7 +306,7 @@ class Driver:
             background.pass_turn()
 
     def _low_bytes(self) -> int:
-        """The most readable bytes that leave room for the next request, or make it urgent."""
+        """Return the number of readable bytes at or below which the next request has room, or is urgent."""
         if self._in_flight.waits_for_others:
             return self._in_flight.comfort_bytes - 1
         ahead = max(0, self._in_flight.asked_to - self.pipe.tail)
@@ -322,7 +327,8 @@ class Driver:
 
     def _expire(self, request_id: int, now: float) -> None:
         flight = self._in_flight.drop(request_id)
-        # The planner rounds as it adds, so a timeout may appear just too short. Others are no longer wanted.
+        # A read that expired before its timeout is merely unwanted. (The planner's sums round: hence the
+        # grain.)
         if flight is None or now - flight.sent_at < self._options.timeout - TIMER_GRAIN_SECONDS:
             return
         request = flight.request
@@ -380,7 +386,7 @@ class Driver:
             ask=self._ask,
             on_end=self._on_end,
         )
-        # Without the answers: they are fed and released.
+        # The handler's plan has no answers, so that each is freed once it is fed.
         self._handler.plan = SequentialPlan(page_bytes=plan.page_bytes, is_queue=plan.is_queue)
         nursery.start_soon(self._run_sequential, self._sequential)
 
@@ -428,7 +434,7 @@ class Driver:
     # --- the end and the break -----------------------------------------------------------------------------
 
     def _check(self, now: float) -> None:
-        """Pass the end on to the pipe, or raise what breaks the stream."""
+        """Report the end to the pipe, or raise the error that breaks the stream."""
         handler, planner = self._handler, self._planner
         if self._broken is not None:
             raise self._broken
@@ -447,9 +453,9 @@ class Driver:
             self._report_waiting(waited, now)
 
     def _break(self, error: PlayheadError) -> None:
-        # Through its traceback the error would keep the pages alive, tens of MiB.
+        # The frames of the error's traceback would keep pages alive, tens of MiB.
         link: BaseException | None = error
-        seen: set[int] = set()  # an error that several reads share may be its own context's context
+        seen: set[int] = set()  # the chain of an error that several reads share may be a cycle
         while isinstance(link, PlayheadError) and id(link) not in seen:
             seen.add(id(link))
             link.__traceback__ = None
@@ -516,8 +522,8 @@ class Driver:
         """See `RangeStream.can_seek`. From any thread."""
         if self.is_queue:
             return False
-        is_kept = self.pipe.kept_from <= offset <= self.pipe.tail
-        return is_kept or self._sequential is None or self._sequential.can_seek(offset)
+        is_in_ring = self.pipe.kept_from <= offset <= self.pipe.tail
+        return is_in_ring or self._sequential is None or self._sequential.can_seek(offset)
 
     @property
     def is_queue(self) -> bool:
@@ -553,7 +559,7 @@ class Driver:
         if self.pipe.closed:
             return True
         if self.is_queue:
-            return in_hand_bytes > 0  # nobody knows when the next chunk follows
+            return in_hand_bytes > 0  # waiting gains nothing: the arrival of the next chunk is unknown
         if self._phase is Phase.SEQUENTIAL:
             return in_hand_bytes >= SEQUENTIAL_START_SECONDS * bytes_per_second
         total = self.total_bytes()

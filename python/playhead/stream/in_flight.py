@@ -1,13 +1,15 @@
-"""Reads on the wire: a task for each, and the turn of each stream of a process.
+"""Reads in flight: a task for each, and the order in which the streams of an event loop may send them.
 
-Each stream fills its ring as fast as the link allows. Of many streams the ones that are ahead would take the
-link, and the trio thread, for megabytes of audio that is heard in a minute, and streams that start or run low
-would wait behind them. So reads are of two kinds. A stream with less than two seconds ahead of its reader
-reads at once; if `READS_AT_ONCE` are on the wire it waits, and the stream that runs dry first comes next.
-Beyond two seconds it reads in the background, and the background of all streams together is at most
-`BACKGROUND_BYTES` on the wire: a new stream gets its first audio before others fill their rings.
+Each stream fills its ring as fast as the link allows. Without an order, streams that are far ahead would use
+the link and the trio thread for audio that is heard in a minute, and streams that start or run low would wait
+behind them. So there are two kinds of reads:
 
-A stream that is alone waits for nobody: its reads are counted from the moment at which it has company.
+* Urgent: the stream has less than two seconds of audio ahead of its reader. The read is sent at once or, if
+  `READS_AT_ONCE` are in flight, in the order in which the streams run dry (have nothing left to play).
+* Background: the stream has more and fills its ring. All streams together have at most `BACKGROUND_BYTES` of
+  these in flight, so that a new stream gets its first audio before others fill their rings.
+
+A stream that is alone never waits, so its reads are counted only once there is a second stream.
 """
 
 from __future__ import annotations
@@ -28,28 +30,32 @@ from playhead.limits import KIB, MIB
 from playhead.stream.answer import Page, ReadRange
 
 COMFORT_BYTES = 64 * KIB
-"""Bytes ahead of the reader that are enough, at least: two seconds at 256 kbit/s."""
+"""The least bytes ahead of the reader beyond which a read is not urgent: two seconds at 256 kbit/s."""
 COMFORT_SECONDS = 2.0
-"""The same in audio, where its byte rate is known: several times the duration of one read."""
+"""The audio ahead of the reader beyond which a read is not urgent: several times the duration of a read."""
 BACKGROUND_BYTES = MIB
-"""Half a second of a link of 16 Mbit/s, by which the first read of a new stream may be late."""
+"""Half a second of a link of 16 Mbit/s: background reads delay the first read of a new stream by that
+time."""
 READS_AT_ONCE = 128
-"""Reads of all streams on the wire: the trio thread's work of a tenth of a second, and enough for 500
-players over a round trip of 0.25 s. More would only queue, each for its connection, in no useful order."""
+"""Limits the reads of all streams in flight: a tenth of a second of the trio thread's work, and enough for
+500 players over a round trip of 0.25 s. More would only queue for connections, in no useful order."""
 COMFORT_BYTES_PER_SECOND = COMFORT_BYTES / COMFORT_SECONDS
-"""The rate of audio whose rate is not known."""
+"""The byte rate to assume for audio whose rate is not known."""
 NEW_STREAM_SECONDS = 0.5
-"""A new stream counts as one that runs dry so long after it was opened: it comes after streams with less
-audio, which would be interrupted, and before streams with more."""
+"""A new stream is treated as if it ran dry this long after it was opened. So streams that would be
+interrupted sooner come before it, and streams with more audio after it."""
 FIRST_WAITS = 5.0
-"""A stream may wait so many times as long for its second page as for the first: the second pages are larger,
-and all are requested at once. In simulated time 3 were too few (tests/unit/stream/test_in_flight.py)."""
+"""The expected wait for a stream's second page, in waits for its first page: second pages are larger, and all
+are requested at once. In simulated time 3 was too few (tests/unit/stream/test_in_flight.py)."""
 SLOW_SECONDS = 2.0
-"""A read that takes longer no longer counts: its server is slow, and not the shared link or thread."""
+"""A read older than this no longer counts: its server is slow, not the shared link or thread."""
+
+_QueueEntry = tuple[float, int, object, Callable[[], None]]
+"""The time at which a stream runs dry, a serial number for equal times, the stream, and its wake-up call."""
 
 
 class Background:
-    """The reads of an event loop, and the streams that wait for their turn.
+    """The reads of all streams of an event loop, and the streams that wait to send one.
 
     Streams of other event loops are not seen.
     """
@@ -57,18 +63,20 @@ class Background:
     def __init__(self) -> None:
         self._streams: dict[object, Callable[[], None]] = {}
         self.is_shared = False
-        """Two streams or more read: they take turns."""
+        """True if there are two streams or more, which take turns."""
         self._reads: dict[object, tuple[float, int]] = {}
-        """When each was sent, in that order, and its bytes; 0 if it does not fill a ring."""
+        """The time at which each read was sent, in that order, and its bytes; 0 bytes if it is urgent."""
         self._bytes = 0
+        """The bytes of the background reads in `_reads`."""
         self._waiting: dict[object, Callable[[], None]] = {}
-        self._low: dict[object, tuple[float, int, object, Callable[[], None]]] = {}
-        """The streams that wait for a read before they run dry, each with its entry in `_by_due`."""
-        self._by_due: list[tuple[float, int, object, Callable[[], None]]] = []
-        """A heap, in which entries of streams that no longer wait may be left."""
+        """The streams that wait to send a background read, each with its wake-up call."""
+        self._low: dict[object, _QueueEntry] = {}
+        """The streams that wait to send an urgent read, each with its entry in `_by_due`."""
+        self._by_due: list[_QueueEntry] = []
+        """A heap of the entries; some may belong to streams that no longer wait."""
         self._tickets = itertools.count()
         self._granted = set[object]()
-        """Streams that were woken for a read before they run dry, and have not asked since."""
+        """The streams that were woken for an urgent read, and have not called `has_room` since."""
 
     @classmethod
     def of_this_loop(cls) -> Background:
@@ -81,24 +89,24 @@ class Background:
 
     @property
     def streams(self) -> int:
-        """Streams that read."""
+        """The number of streams."""
         return len(self._streams)
 
     @property
     def is_short(self) -> bool:
-        """Streams wait for a read before they run dry."""
+        """True if streams wait to send urgent reads."""
         return bool(self._low)
 
     def join(self, stream: object, add_reads: Callable[[], None]) -> None:
-        """One more stream reads. `add_reads` adds its reads in flight, once it is no longer alone."""
+        """Add a stream. `add_reads` is called to add its reads in flight once it is no longer alone."""
         self._streams[stream] = add_reads
         if len(self._streams) == 2:
             self.is_shared = True
-            for each in self._streams.values():
-                each()
+            for add_reads_of_each in self._streams.values():
+                add_reads_of_each()
 
     def leave(self, stream: object) -> None:
-        """`stream`, which joined, is over."""
+        """Remove `stream`, which has ended."""
         del self._streams[stream]
         if len(self._streams) < 2:
             self.is_shared = False
@@ -107,7 +115,7 @@ class Background:
         self.withdraw(stream)
 
     def withdraw(self, stream: object) -> None:
-        """`stream` waits for no turn any more."""
+        """Stop waiting: `stream` has nothing to send."""
         self._waiting.pop(stream, None)
         self._low.pop(stream, None)
         self._granted.discard(stream)
@@ -116,12 +124,12 @@ class Background:
     def has_room(
         self, stream: object, *, now: float, wake: Callable[[], None], dry_at: float | None = None
     ) -> bool:
-        """Return whether `stream` may send a read: one that fills its ring or, with `dry_at`, one without
-        which its reader runs dry at that time. If not, `wake` is called when it may, unless `until` passes
-        first.
+        """Return whether `stream` may send a background read or, with `dry_at`, an urgent one; without it,
+        its reader runs dry at that time. If not, `wake` is called when it may. Call again at `until` at the
+        latest.
 
-        A stream that was woken sends next. Compared again, it could wait for ever: while its reader takes
-        nothing, the time at which it runs dry moves on with the clock, past the waiting streams' times.
+        A stream that was woken may send without another comparison, which could make it wait for ever: while
+        its reader takes nothing, its `dry_at` moves on with the clock, past those of the waiting streams.
         """
         is_granted = stream in self._granted
         self._granted.discard(stream)
@@ -146,13 +154,13 @@ class Background:
         return True
 
     def add(self, read: object, *, now: float, n_bytes: int, fills_ring: bool = True) -> None:
-        """A read was sent."""
+        """Count a read that is being sent. It is a background read if it `fills_ring`."""
         self._reads[read] = (now, n_bytes if fills_ring else 0)
         self._bytes += self._reads[read][1]
         self.pass_turn()
 
     def remove(self, read: object) -> None:
-        """A read is over, whichever kind it is."""
+        """Stop counting a read, which has ended."""
         if read in self._reads:
             self._remove(read)
             self.pass_turn()
@@ -169,7 +177,7 @@ class Background:
     def _is_full(self) -> bool:
         return self.is_shared and (self._bytes >= BACKGROUND_BYTES or self._has_too_many())
 
-    def _first_low(self) -> tuple[float, int, object, Callable[[], None]] | None:
+    def _first_low(self) -> _QueueEntry | None:
         while self._by_due and self._low.get(self._by_due[0][2]) is not self._by_due[0]:
             heapq.heappop(self._by_due)
         return self._by_due[0] if self._by_due else None
@@ -178,64 +186,69 @@ class Background:
         self._bytes -= self._reads.pop(read)[1]
 
     def pass_turn(self) -> None:
-        """Wake the stream that runs dry first or, if none waits for that, the one that has waited longest, if
-        there is room. When it waits again it is the last.
+        """If there is room, wake the stream that runs dry first. If none has an urgent read, wake the stream
+        that has waited longest; it then goes to the end of the queue.
 
-        A stream that may send and has nothing to send calls it, so that the room is used.
+        A stream that may send but has nothing to send must call this, so that another can use the room.
         """
         if (first := self._first_low()) is not None:
             if not self._has_too_many():
-                del self._low[first[2]]
-                self._granted.add(first[2])
-                first[3]()
+                _, _, stream, wake = first
+                del self._low[stream]
+                self._granted.add(stream)
+                wake()
         elif self._waiting and not self._is_full():
-            self._waiting.pop(next(iter(self._waiting)))()
+            wake = self._waiting.pop(next(iter(self._waiting)))
+            wake()
 
 
 _BACKGROUND: trio.lowlevel.RunVar[Background] = trio.lowlevel.RunVar("playhead.background_reads")
 
 
 READ_SCOPE: Final[ContextVar[trio.CancelScope]] = ContextVar("playhead_read_scope")
-"""The scope that cancels the read of the current task: a read that is cancelled must not be joined."""
+"""The scope that cancels the read of the current task. Another stream must not join a cancelled read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flight:
+    """A read in flight."""
+
     request: Request
     sent_at: float
-    """The time passed to the planner, so that both time out together on a busy machine."""
+    """The time that was passed to the planner, so that both measure the same timeout on a busy machine."""
     fills_ring: bool
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 class InFlight:
-    """Reads of one stream on the wire, with one task and one cancel scope each, and its turn to send one."""
+    """The reads in flight of one stream, each with a task and a cancel scope."""
 
     def __init__(self, background: Background, *, wake: Callable[[], None], opened_at: float) -> None:
-        """`wake` is called when the stream may send a read, after `may_send` refused it."""
+        """`wake` is called when the stream may send a read, after `may_send` has returned False."""
         self.flights: dict[int, Flight] = {}
-        """Those on the wire, by the id of their request. Read only."""
+        """The reads in flight by the id of their request. Do not change it from outside."""
         self._background = background
         self._wake = wake
         self._opened_at = opened_at
         self._fills_ring = True
+        """True if the next read is a background read."""
         self.waits_for_others = False
-        """The last turn was refused."""
+        """True if the last `may_send` returned False."""
         self.bytes_per_second = 0.0
-        """The rate of the audio; 0 while it is not known."""
+        """The byte rate of the audio; 0 while it is not known."""
         self.asked_to = 0
-        """The highest end of the reads since the last `drop_all`."""
+        """The highest end of the ranges requested since the last `drop_all`."""
 
     @property
     def comfort_bytes(self) -> int:
-        """Bytes ahead of the reader beyond which reads fill the ring, in the background."""
+        """The bytes ahead of the reader beyond which reads are background reads."""
         return max(COMFORT_BYTES, int(COMFORT_SECONDS * self.bytes_per_second))
 
     def wait_bytes(self, first_byte_at: float) -> float:
-        """Return the bytes that are played until the next page arrives, if it has to wait for its turn. From
-        any thread.
+        """Return the bytes that will be played until the next page arrives if its read has to wait; else 0.
+        From any thread.
 
-        It has if nothing is on the wire while streams wait to read before they run dry, this one or others.
+        The read has to wait if this stream has none in flight while streams wait to send urgent reads.
         """
         if self.flights or not self._background.is_short:
             return 0.0
@@ -243,8 +256,8 @@ class InFlight:
         return seconds * (self.bytes_per_second or COMFORT_BYTES_PER_SECOND)
 
     def may_send(self, now: float, *, buffered_bytes: int, is_new: bool) -> bool:
-        """Return whether the stream may send a read, with `buffered_bytes` before its reader. One that is
-        alone may, and need not ask."""
+        """Return whether the stream, with `buffered_bytes` ahead of its reader, may send a read. A stream
+        that is alone need not call this."""
         on_wire = sum(flight.request.end - flight.request.start for flight in self.flights.values())
         ahead_bytes = buffered_bytes + on_wire
         self._fills_ring = ahead_bytes >= self.comfort_bytes
@@ -269,8 +282,8 @@ class InFlight:
     ) -> None:
         """Read `request` up to `end` in a task, which then calls `done(flight, outcome)`.
 
-        Unless it `is_first`, the tasks before it begin first: trio runs new tasks in any order, and on a slow
-        link the first page must be sent first. A checkpoint then; cancelled, the read is not begun.
+        Unless it `is_first`, a checkpoint lets the earlier tasks begin before this one. Trio runs new tasks
+        in any order, but on a slow link the first page must be sent first. Cancelled: the read is not begun.
         """
         self.flights[request.id] = flight = Flight(request, sent_at, self._fills_ring)
         self.asked_to = max(self.asked_to, request.end)
@@ -286,7 +299,7 @@ class InFlight:
         self._background.add(read, now=flight.sent_at, n_bytes=n_bytes, fills_ring=flight.fills_ring)
 
     def add_reads(self) -> None:
-        """Add the reads in flight to the count of all streams."""
+        """Count the reads in flight in `Background`."""
         for flight in self.flights.values():
             self._add(flight)
 
@@ -300,12 +313,12 @@ class InFlight:
                 outcome = await read(flight.request.start, end)
         except PlayheadError as error:
             outcome = error
-        # A dropped read (a seek, a timeout, a faster copy) has no more use.
+        # The outcome of a dropped read (a seek, a timeout, a faster copy) is not used.
         if self._remove(flight.request.id) is not None and outcome is not None:
             done(flight, outcome)
 
     def drop(self, request_id: int) -> Flight | None:
-        """Cancel a read, on the wire too; None if it is not in flight."""
+        """Cancel a read, on the wire too, and return it; None if it is not in flight."""
         flight = self._remove(request_id)
         if flight is not None:
             flight.scope.cancel()

@@ -1,8 +1,8 @@
-"""Negotiation of the form in which ranges are read.
+"""Negotiation of the form of a stream's requests.
 
-The forms are tried in order until one delivers a byte at offset 0; from then on the form stays. After the
-last one all are tried once more: the server may have been starting up. Every refusal is remembered, for the
-error that lists the tried forms.
+The forms are tried in order until one delivers a byte at offset 0; from then on the form stays. If the server
+refuses all of them, all are tried once more, because it may have been starting up. The refusals are collected
+for the error that lists the tried forms.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ ONE_SERVER = (
     " has for one of them"
 )
 """Completes ContextForge's error (`Resource URI 'x:' is ambiguous across multiple servers; use
-/servers/{id}/mcp.`), which does not say which setting takes that address."""
+/servers/{id}/mcp.`) with the setting that takes that address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeForm:
-    """A form in which ranges are read; see `strategies`."""
+    """A form of requests for ranges, such as a URI template; see `strategies`."""
 
     name: str
     read: ReadRange
     reason: str = ""
     """Why this form was chosen, as a clause."""
     is_queue: bool = False
-    """True if the answers are pieces in their order, whatever the range: no seek, and nothing is repeated."""
+    """True if each answer is the next piece, whatever the range: no seek is possible, and no repetition."""
     on_delivered: Callable[[], None] = lambda: None
     """Called once, when the form has delivered its first byte."""
     on_stored: Callable[[int, Base64Text | bytes], None] | None = None
@@ -63,12 +63,12 @@ class RangeForm:
     on_end: Callable[[int], None] | None = None
     """Called with the size of the resource when the stream has reached its end."""
     page_bytes: int | None = None
-    """The server's own page size, if the form has no other."""
+    """The page size, if the server has only one."""
     start_soon: Callable[..., None] | None = None
-    """Starts the task of each read, if the reads may outlive the stream: others may wait for them."""
+    """Starts the task of each read, if a read may outlive the stream because another stream waits for it."""
     waits_for_others: Callable[[], bool] = lambda: False
-    """True while reads are in flight that may wait for another process's reads: the rate so far does not
-    tell when they are answered."""
+    """True while reads may be queued behind another process's reads, so that the measured rate does not
+    predict their answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +81,16 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateForm:
-    """A form that is known only after a request, which is sent when its turn comes."""
+    """A form whose details take a request to find out. It is sent when the form's turn comes."""
 
     name: str
     find: Callable[[], Awaitable[Sequence[RangeForm | LateForm] | Refusal]]
-    """Returns nothing if the form turns out not to apply. A `Refusal` stands until the next round, a
-    `PlayheadError` for good."""
+    """Returns the forms that replace this one, none if it does not apply. After a `Refusal` the form is tried
+    again in the next round, after a `PlayheadError` never."""
 
 
 def is_refusal(error: PlayheadError) -> bool:
-    """Return whether an answer at offset 0 says that the server does not take this form."""
+    """Return whether an error at offset 0 means that the server does not take this form."""
     refusals = (
         ServerError,
         TextContentError,
@@ -110,10 +110,10 @@ class FormNegotiation:
     """The last is a `RangeForm`."""
     server_name: str
     remark: Callable[[bool], str]
-    """Returns the end of the message when all were refused; its argument is True if the server says that the
-    resource does not exist."""
+    """Returns the end of the error message if all forms are refused. The argument is True if the server says
+    that the resource does not exist."""
     resumes_at: float = -math.inf
-    """Nothing is sent before this time."""
+    """The time before which no read may be sent."""
     _index: int = 0
     _round: int = 1
     _refusals: list[tuple[str, Refusal]] = field(default_factory=list)
@@ -125,7 +125,7 @@ class FormNegotiation:
 
     @property
     def form(self) -> RangeForm:
-        """The current form, which `settle` has made known."""
+        """The current form. Call `settle` first."""
         form = self.forms[self._index]
         assert isinstance(form, RangeForm)
         return form
@@ -137,14 +137,14 @@ class FormNegotiation:
 
     @property
     def reason(self) -> str:
-        """Why the current form is used, with the refusals before it."""
+        """The reason why the current form is used, with the refusals before it."""
         form = self.forms[self._index]
         chosen = form.reason if isinstance(form, RangeForm) else ""
         tried = self._tried() if self._refusals else ""
         return f"{chosen}; refused before: {tried}" if tried and chosen else chosen or tried
 
     async def settle(self) -> None:
-        """Make the current form known, skipping forms that turn out not to apply."""
+        """Resolve the current form if it is a `LateForm`, and skip forms that do not apply."""
         while isinstance(late := self.forms[self._index], LateForm):
             try:
                 outcome = await late.find()
@@ -160,10 +160,11 @@ class FormNegotiation:
     def refuse(self, refusal: Refusal, *, now: float, has_bytes_past_0: bool) -> EndedBy | None:
         """Move on from the current form, which was refused before its first byte.
 
-        Returns the evidence that the resource is empty if the last form was refused for the last time and one
-        of them claimed the end. Otherwise the next form is current; `settle` it.
+        Returns None if another form is current now; `settle` it. If none is left and the answer to one of
+        them claimed the end at byte 0, returns that claim: the resource is empty.
 
-        Raises the first error of the refusals if no form claimed the end, and `ContradictionError` if one did
+        If none is left and none claimed the end, raises the error of the first refusal; of the last one, if
+        it says that the resource does not exist. Raises `ContradictionError` if a form claimed the end
         although bytes past offset 0 were served.
         """
         self._refusals.append((self.name, refusal))
@@ -187,21 +188,27 @@ class FormNegotiation:
         return claims[0]
 
     def _tried(self) -> str:
-        """List the refused forms, each with its newest refusal: `uri-template (-32602: …), arguments (…)`."""
+        """Return the refused forms, each with its newest refusal: `uri-template (-32602: …), arguments
+        (…)`."""
         return ", ".join(f"{name} ({_summary(refusal)})" for name, refusal in dict(self._refusals).items())
 
     def _all_refused(self) -> PlayheadError:
         errors = [refusal.error for _, refusal in self._refusals if refusal.error is not None]
-        # The last form is `whole`, if nothing was forced: its URI is the resource's own.
+        # Unless another form is forced, the last one is `whole`, which requests the resource's own URI.
         is_missing = says_not_found(errors[-1])
-        first = errors[-1] if is_missing else errors[0]
-        error = type(first).__new__(type(first))
-        error.__dict__.update(first.__dict__)  # its code and data, under a message that names every form
         problem = "has no such resource" if is_missing else "refused every form of a ranged read"
         remedy = ONE_SERVER if any(_AMBIGUOUS.search(str(each)) for each in errors) else ""
         remedy += self.remark(is_missing)
-        error.args = (f"{self.server_name}: {problem}; tried {self._tried()}{remedy}",)
-        return error
+        message = f"{self.server_name}: {problem}; tried {self._tried()}{remedy}"
+        return _with_message(errors[-1] if is_missing else errors[0], message)
+
+
+def _with_message(error: PlayheadError, message: str) -> PlayheadError:
+    """Return a copy of `error`, with its code and data, that has another message."""
+    copy = type(error).__new__(type(error))
+    copy.__dict__.update(error.__dict__)
+    copy.args = (message,)
+    return copy
 
 
 def says_not_found(error: PlayheadError) -> bool:

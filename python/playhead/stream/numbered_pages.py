@@ -1,7 +1,7 @@
-"""Numbered pages as ranges of bytes: for a server whose template takes a page number in place of an offset.
+"""Numbered pages as ranges of bytes, for a server whose template takes a page number instead of an offset.
 
-All pages but the last are equally long, so a range is in the pages that its offsets name. A shorter page that
-others follow, or a longer one, breaks the stream: the offsets after it are not known.
+All pages but the last must be equally long, so that an offset tells its page. A page that is longer, or is
+shorter and not the last, breaks the stream, because the offsets after it are unknown.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from playhead.limits import Limits
 from playhead.stream.answer import Page, measure
 
 PAGES_KEPT = 2
-"""The newest pages: a range that begins inside of one asks for the rest of it next."""
+"""The number of newest pages to save. A range that begins inside a page is answered from it."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class NumberedPages:
-    """An instance is a `playhead.stream.answer.ReadRange` that answers with the rest of a page."""
+    """A `playhead.stream.answer.ReadRange`. Each answer ends with its page at the latest."""
 
     read: Callable[[int, int], Awaitable[Page]]
     """`read(number, step)` returns a page."""
     base: int
     """The number of the first page."""
     step: int
-    """The length of each."""
+    """The length of a page."""
     limits: Limits
     server_name: str
     _newest: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
 
     async def __call__(self, start: int, end: int) -> Page:
-        """Raises `RangeNotHonouredError` for a page of another length, and what reading raises."""
+        """Read a range. Raises `RangeNotHonouredError` for a page of another length, and the errors of
+        `read`."""
         index, skip = divmod(start, self.step)
         data = await self._page(index)
         if 0 < len(data) <= skip and await self._page(index + 1):

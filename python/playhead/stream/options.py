@@ -15,10 +15,10 @@ MAX_PAGE_BYTES = 32 * MIB
 MAX_CAPACITY_BYTES = 1024 * MIB
 
 PLAY_RING_BYTES = 4 * MIB
-"""Three quarters ahead of the reader are 79 s at 320 kbit/s and 18 s of CD audio; one quarter behind makes a
-short seek back free."""
+"""The ring of the profile `play`. Three quarters are ahead of the reader: 79 s at 320 kbit/s, or 18 s of CD
+audio. One quarter behind it makes a short seek back free."""
 SAVE_RING_BYTES = 8 * MIB
-"""All ahead: eight pages of 1 MiB, or 2.4 MB/s at 300 ms of latency without a pause."""
+"""The ring of the profile `save`, all ahead of the reader: eight pages of 1 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,10 @@ class StreamWaiting:
     last_error: PlayheadError | None
     """The error of the newest failed read, if any."""
     patience_seconds: float
-    """The stream breaks once the reader has waited this long, if nothing more arrives: its patience, or more
-    if an answer has begun to arrive, which has its own timeout."""
+    """The stream breaks once the reader has waited this long without a new byte. More than
+    `StreamOptions.patience_seconds` if a part of an answer has arrived, for which `timeout` decides."""
     ended_by: Literal["patience", "timeout"] = "patience"
-    """The option that decides about it."""
+    """The option that sets this limit: `patience_seconds` or `timeout`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class StreamResumed:
     """Bytes arrive again."""
 
     seconds: float
-    """The time that the reader has waited."""
+    """The time for which the reader waited."""
 
 
 StreamEvent = StreamWaiting | StreamResumed
@@ -56,18 +56,19 @@ class StreamOptions:
     """
 
     strategy: str | None = None
-    """The form in which ranges are requested, one of `stream.strategies.STRATEGY_NAMES`. None: each form that
-    the server offers, until one delivers."""
+    """The form in which ranges are requested, one of `stream.strategies.STRATEGY_NAMES`. None: the forms that
+    the server offers are tried until one delivers."""
 
     page_bytes: int = 100 * KIB
-    """Pages double up to this. Servers of this kind expect 100 KiB; smaller pages arrive sooner."""
+    """The size to which pages double. Servers with ranged reads expect 100 KiB; smaller pages arrive
+    sooner."""
 
     page_bytes_max: int = MIB
-    """Pages grow on to this while that is faster, and to a quarter of the ring at most. At 1 MiB the cost per
-    page no longer matters."""
+    """The size to which pages grow from there while that is faster, at most a quarter of the ring. At 1 MiB
+    the cost per page no longer matters."""
 
     in_flight: int | None = None
-    """Most reads at once, 1 to 256. None: as many as the link can use, from 3 to 16, and up to 64 if the
+    """The most reads at once, 1 to 256. None: as many as the link can use, from 3 to 16, and up to 64 if the
     server's pages are small."""
 
     profile: Literal["play", "save"] = "play"
@@ -79,17 +80,17 @@ class StreamOptions:
     page."""
 
     size_bytes: int | None = None
-    """The resource's size, if you know better than the link. A hint: it is confirmed by one read."""
+    """The resource's size, in place of the link's. A hint, which one read confirms."""
 
     timeout: float = 30.0
     """A read is cancelled, and retried, after this many seconds without a byte of its answer."""
 
     patience_seconds: float = 60.0
-    """The stream breaks when its reader has waited this long without a new byte. Time with something to read,
-    or to hear, does not count. A minute outlasts a router's restart."""
+    """The stream breaks when its reader has waited this long without a new byte. Time in which there are
+    bytes to read or audio to play does not count. A minute outlasts a router's restart."""
 
     max_bytes: int | None = None
-    """Most bytes of the stream; more raise `LimitError`. None: `Limits.stream_bytes`."""
+    """The most bytes of the stream; more raise `LimitError`. None: `Limits.stream_bytes`."""
 
     extra_arguments: Mapping[str, object] | None = None
     """Additional `arguments` of every read."""
@@ -104,8 +105,8 @@ class StreamOptions:
     """The tool that hands out chunks, for the strategy `poll`. None: its outputSchema identifies it."""
 
     only_repeatable: bool = False
-    """Use no form whose reads have effects: no queue, and no tool that does not declare that its calls can be
-    repeated. A look at the beginning of a resource that nobody plays needs this."""
+    """Use only forms whose reads have no effects: no queue, and only tools that declare that their calls can
+    be repeated. For a look at the beginning of a resource that is not played."""
 
     on_event: Callable[[StreamEvent], None] | None = None
     """Called in the trio thread when the reader has waited for three seconds, and when bytes arrive again;
@@ -148,16 +149,17 @@ DEFAULT_OPTIONS = StreamOptions()
 
 @dataclass(slots=True)
 class ReadCounts:
-    """The reads of one stream by who answered them: the server or the page cache."""
+    """The reads of one stream that the server and the page cache answered."""
 
     server_reads: int = 0
-    """`resources/read` that were sent. Those of other forms (tools, HTTP ranges) are not counted."""
+    """`resources/read` requests that were sent. Requests of other forms (tools, HTTP ranges) are not
+    counted."""
     cache_hits: int = 0
     """Reads of any form that the page cache answered."""
     cache_bytes: int = 0
-    """Their bytes."""
+    """The bytes of these reads."""
     server_bytes: int = 0
-    """The bytes of the pages that the server sent, superseded ones included."""
+    """The bytes of the pages that the server sent, unused ones included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +167,7 @@ class StreamStatistics:
     """A snapshot of one stream. Sizes are bytes, times seconds."""
 
     bytes: int
-    """Delivered to the reader."""
+    """The bytes delivered to the reader."""
     requests: int
     """Reads of byte ranges, including retries, hedges, and probes of the ranges and of the end. Several
     reads of a web resource share one GET."""
@@ -192,7 +194,7 @@ class StreamStatistics:
     """First offset that was answered with the whole resource; None if none was, or all were."""
     strategy: str
     strategy_reason: str
-    """Why this strategy is used, and which were refused before it."""
+    """The reason why this strategy is used, and the strategies that were refused before it."""
     mime_type: str | None
     capacity_bytes: int
     reads: ReadCounts = field(default_factory=ReadCounts)

@@ -1,7 +1,8 @@
-"""A queue tool as a source of bytes: `{chunks: [{index, audio_base64, …}], done}`, called until it is done.
+"""A queue tool as a source of bytes: it is called until its answer, `{chunks: [{index, …}], done}`, says
+done.
 
-The tool hands out each chunk once, while it still makes the next. So a call is never repeated, nothing is
-read ahead of its turn, and seeking is impossible. `index` shows whether a chunk is missing.
+The tool hands out each chunk once, while it still produces the next. So a call is never repeated, chunks are
+not read in parallel, and seeking is impossible. `index` shows whether a chunk is missing.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from playhead.stream.result_pages import DATA_FIELDS, MIME_FIELDS, first_string,
 FIRST_POLL_SECONDS = 0.025
 """Pause after an empty answer before the first chunk: the listener is waiting for it."""
 POLL_SECONDS = 0.05
-"""The same later, while audio plays."""
+"""Pause after an empty answer later, while audio plays."""
 
 
 class QueueReader:
-    """Reads one queue; an instance is a `playhead.stream.answer.ReadRange` that ignores its range."""
+    """Reads one queue. A `playhead.stream.answer.ReadRange` that ignores its range."""
 
     def __init__(
         self, call: Callable[[], Awaitable[Mapping[str, Any]]], *, tool: str, limits: Limits, server: str
@@ -45,24 +46,25 @@ class QueueReader:
         self._next_index: int | None = None
         self._offset = 0
         self._is_done = False
-        self._doubt: str | None = None
-        """Why the chunks of an earlier call may be lost: its answer is not known, or could not be used."""
+        self._lost: str | None = None
+        """The reason why the chunks of an earlier call may be lost: its answer did not arrive, or was
+        invalid."""
 
     async def __call__(self, start: int, end: int) -> Page:
-        """Wait for the next chunks; an empty page is the end.
+        """Wait for the next chunks. An empty page is the end.
 
-        Raises `ChunkGapError` if a chunk is missing, `ProtocolError` for an answer that is not a queue's,
-        `StreamBrokenError` if a call failed after the first chunk or without an answer, and before that what
-        the call raised. Cancelled in the middle of a call, or after chunks that could not be read, the reader
-        is broken.
+        Raises `ChunkGapError` if a chunk is missing, `ProtocolError` for an answer that is not a queue's, and
+        `StreamBrokenError` if a call failed that may have taken chunks; another failed call raises its own
+        error. Cancelled in the middle of a call, or after an answer with invalid chunks, the reader is
+        broken.
         """
         while not self._is_done:
             fields = await self._answer()
             try:
                 page = self._page(fields)
             except PlayheadError as error:
-                if fields.get("chunks"):  # handed out, and not again
-                    self._doubt = str(error)
+                if fields.get("chunks"):  # the server does not hand them out again
+                    self._lost = str(error)
                 raise
             if page.blobs:
                 return page
@@ -71,9 +73,9 @@ class QueueReader:
         return Page(blobs=())
 
     async def _answer(self) -> Mapping[str, Any]:
-        if self._doubt is not None:
-            raise self._broken(self._doubt)
-        self._doubt = "an earlier call was not answered"
+        if self._lost is not None:
+            raise self._broken(self._lost)
+        self._lost = "an earlier call was not answered"
         try:
             result = await self._call()
             fields = structured_content(result, tool=self._tool, server=self._server)
@@ -81,9 +83,9 @@ class QueueReader:
             may_have_run = isinstance(error, TransportError) or self._offset or not is_refusal(error)
             if may_have_run and not was_not_begun(error):
                 raise self._broken(str(error)) from error
-            self._doubt = None
+            self._lost = None
             raise
-        self._doubt = None
+        self._lost = None
         return fields
 
     def _broken(self, why: str) -> StreamBrokenError:
@@ -126,7 +128,7 @@ class QueueReader:
             return True
         expected = self._next_index
         if expected is None:
-            expected = min(index, 1)  # counted from 0 or from 1
+            expected = min(index, 1)  # servers count from 0 or from 1
         if index > expected:
             raise ChunkGapError(
                 f"{self._server}: expected chunk {expected} of tool {self._tool!r} at byte {offset}, got"

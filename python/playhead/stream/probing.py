@@ -1,9 +1,8 @@
 """Probing: small reads that show whether a server takes a form, and the meaning of its template's variables.
 
-Recognition only orders the forms, so forms that nothing announces are tried with one read. The names of a
-template's variables usually tell what they mean; where they do not, two reads that overlap do, because the
-bytes of the second are known from the first. A form whose answers contradict every reading of it is refused:
-nothing is guessed.
+A form that nothing announces is tried with one read. The names of a template's variables usually tell what
+they mean. If not, two overlapping reads do, because the first contains the bytes that each meaning predicts
+for the second. A form whose answers fit no meaning is refused: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -24,29 +23,34 @@ from playhead.stream.numbered_pages import NumberedPages
 from playhead.stream.range_support import PERIOD_BYTES, repeats_within
 
 PROBE_BYTES = 8 * KIB
-"""The size of a stream's first page, which the answer becomes."""
+"""The size of a stream's first page, because the answer is used as that page."""
 PROBE_SECONDS = 5.0
-"""A form that nothing announces is abandoned after this time without an answer."""
+"""Limits the wait for the answer to a probe."""
 PAGE_BYTES = 64 * KIB
-"""Requested of a server whose pages have numbers and a size of our choice: 1.6 s at 320 kbit/s."""
+"""The page size to request if a server numbers its pages and lets the client choose it: 1.6 s at 320
+kbit/s."""
 
 Expand = Callable[[int, int], Awaitable[Page]]
 """Reads with the two variables of a template set to these numbers."""
 
 
 class Prober:
-    """Sends the probes of one resource, of the announced size `size_bytes`."""
+    """Sends the probes of one resource. `size_bytes` is its announced size, if any."""
 
     def __init__(self, *, size_bytes: int | None, limits: Limits, server_name: str) -> None:
         self._size_bytes = size_bytes or None
         self._limits = limits
         self._server_name = server_name
-        most = PROBE_BYTES if self._size_bytes is None else max(1, min(PROBE_BYTES, self._size_bytes // 2))
-        self._n_bytes = most - (most == len(DONE_BYTES))  # no answer is to look like the marker
+        n_bytes = PROBE_BYTES if self._size_bytes is None else max(1, min(PROBE_BYTES, self._size_bytes // 2))
+        # An answer as long as the marker of the end could be taken for it.
+        self._n_bytes = n_bytes - 1 if n_bytes == len(DONE_BYTES) else n_bytes
 
     async def try_form(self, form: RangeForm, *, whole: RangeForm) -> RangeForm | Refusal:
-        """Read a little in `form`. An answer longer than its range is the one of `whole`, which is not read
-        again, unless the announced size says that it cannot be."""
+        """Send a small read in `form`, and return the form that uses its answer as the first page.
+
+        That is `whole` if the server ignored the range: its answer is longer than the range, and either has
+        the announced size or, without one, is longer by two bytes or more.
+        """
         try:
             read = form.read if form.start_soon is None else partial(_read_apart, form.read, form.start_soon)
             page, answer = await self._probe(read, 0, self._n_bytes)
@@ -64,7 +68,7 @@ class Prober:
     async def learn_bound(self, read: Expand) -> Literal["end", "length"]:
         """Find out whether the second of two variables is the end of the range or its length.
 
-        Raises `RangeNotHonouredError` if it is neither, and what `read` raises.
+        Raises `RangeNotHonouredError` if it is neither, and the errors of `read`.
         """
         _, first = await self._probe(read, 0, self._n_bytes)
         data = leading(first, first.n_bytes)
@@ -80,23 +84,24 @@ class Prober:
         raise self._unclear(f"{len(part)} bytes for ({low}, {high}), which are neither an end nor a length")
 
     async def learn_pages(self, read: Expand, *, has_size: bool) -> NumberedPages:
-        """Find out how pages are numbered, and how long they are; `has_size` if `read` takes their size.
+        """Find out the number of the first page, and the length of pages. `has_size` is True if the second
+        variable of `read` is the page size.
 
-        Raises `RangeNotHonouredError` for answers that no numbering explains, and what `read` raises.
+        Raises `RangeNotHonouredError` for answers that no numbering explains, and the errors of `read`.
         """
 
         async def page(number: int, n_bytes: int) -> bytes:
             _, answer = await self._probe(read, number, n_bytes)
             return leading(answer, answer.n_bytes)
 
-        async def or_nothing(number: int, n_bytes: int) -> bytes:
+        async def page_if_any(number: int, n_bytes: int) -> bytes:
             try:
                 return await page(number, n_bytes)
             except PlayheadError:
                 return b""
 
         size = self._n_bytes if has_size else 0
-        base, first = 0, await or_nothing(0, size)
+        base, first = 0, await page_if_any(0, size)
         if not first:
             base, first = 1, await page(1, size)
         if repeats_within(first, PERIOD_BYTES) and (has_size or len(first) != self._size_bytes):
@@ -105,20 +110,21 @@ class Prober:
             half = len(first) // 2
             if len(first) > size:
                 raise self._unclear(f"a page of {len(first)} bytes for a size of {size}")
-            following = await or_nothing(base + 1, half)
-            if base == 0 and following == first[:half]:  # page 0 is page 1
-                base, following = 1, await or_nothing(2, half)
+            following = await page_if_any(base + 1, half)
+            if base == 0 and following == first[:half]:  # the server takes page 0 for page 1
+                base, following = 1, await page_if_any(2, half)
             if following != first[half : 2 * half]:
                 raise self._unclear(f"pages {base} and {base + 1} that do not follow each other")
             step = len(await page(base, PAGE_BYTES))
             if step > PAGE_BYTES:
                 raise self._unclear(f"a page of {step} bytes for a size of {PAGE_BYTES}")
         else:
-            following = await or_nothing(base + 1, size)
+            following = await page_if_any(base + 1, size)
             if base == 0 and following == first:
-                base, following = 1, await or_nothing(2, size)
+                base, following = 1, await page_if_any(2, size)
             step = len(first)
-            # Pages of a document have any length; pages of a file are equally long, or end at its size.
+            # Pages of bytes are equally long, or the second one ends at the size. Otherwise these are pages
+            # of a document.
             is_file = following != first and len(following) == step
             if not is_file and step + len(following) != self._size_bytes:
                 raise self._unclear(f"pages of {step} and {len(following)} bytes, and the size is not theirs")
@@ -141,7 +147,8 @@ class Prober:
 
 
 async def _read_apart(read: ReadRange, start_soon: Callable[..., None], start: int, end: int) -> Page:
-    """Read in a task of its own, which may outlive a cancellation: see `RangeForm.start_soon`."""
+    """Read in a separate task started by `start_soon`, and wait for its outcome; see
+    `RangeForm.start_soon`."""
     send, receive = trio.open_memory_channel[Page | PlayheadError](1)
     scope = trio.CancelScope()
 
@@ -164,10 +171,10 @@ async def _read_apart(read: ReadRange, start_soon: Callable[..., None], start: i
 
 
 def _answered(page: Page, n_bytes: int, read: ReadRange) -> ReadRange:
-    """Return `read`, whose first answer is in hand: to `n_bytes` from 0 or more."""
-    in_hand = [page]
+    """Return a `read` that uses `page` once: as the answer to a read from 0 to `n_bytes` or more."""
+    unused = [page]
 
-    async def read_on(start: int, end: int) -> Page:
-        return in_hand.pop() if in_hand and start == 0 and end >= n_bytes else await read(start, end)
+    async def read_or_reuse(start: int, end: int) -> Page:
+        return unused.pop() if unused and start == 0 and end >= n_bytes else await read(start, end)
 
-    return read_on
+    return read_or_reuse

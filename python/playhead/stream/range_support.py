@@ -1,20 +1,20 @@
-"""Detect how a server handles ranges, answer by answer, for the life of a stream. Pure.
+"""Detection of how a server handles ranges, answer by answer, for the life of a stream. Pure.
 
-A server, or a cache in front of it, may ignore ranges or have its own page size, always or sometimes. Three
+A server, or a cache in front of it, may ignore ranges or have its own page size, always or sometimes. Four
 things show it:
 
-* the fingerprint, the first bytes of offset 0: an answer from further on that begins with it is suspect, and
-  so is a shorter one of at least 64 bytes with which the fingerprint begins;
-* an answer's length: one longer than its range is clipped, read again, or examined;
-* one more read (`Ask`), if bytes and lengths have two explanations;
-* the offset that an answer declares (our own servers do): the bytes of another place are never used.
+* The fingerprint, which is the beginning of the resource. An answer for a later offset that begins with it,
+  or is at least 64 bytes of it, is suspect: the server may have sent the whole resource.
+* The length of an answer. One that is longer than its range is clipped, read again, or examined.
+* One more read (`Ask`), if bytes and lengths have two explanations.
+* The offset that an answer declares, as playhead's own servers do. Bytes of another offset are never used.
 
-A fingerprint that repeats itself within 1 KiB (silence, a test pattern) identifies nothing: then only lengths
-are judged, and a read far past any end exposes a server that ignores ranges. Nor does a short answer that
-repeats itself. Ambiguity is `RangeNotHonouredError`: nothing is guessed.
+A fingerprint with a period of 1 KiB or less (silence, a test pattern) identifies nothing. Then only lengths
+are judged, and a read far past any end exposes a server that ignores ranges. If it stays ambiguous,
+`RangeNotHonouredError` is raised: nothing is guessed.
 
-A server may stop honouring ranges after it has sent every byte. Answers as long as the announced size, at
-that size and past it, are then the end.
+A server may stop honouring ranges after it has sent every byte. Then an answer at the announced size or past
+it that is as long as the announced size is the whole resource again, and means the end.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ from playhead.limits import KIB
 from playhead.stream.answer import Answer, leading
 
 FINGERPRINT_BYTES = 4 * KIB
-"""Two different pages of music never share this much; one block of most file systems."""
+"""The length of the fingerprint: a block of most file systems. Two different pages of music never begin with
+so many equal bytes."""
 SUSPECT_BYTES = 64
-"""An answer shorter than this begins like the resource by chance: a header, a few equal bytes."""
+"""Shorter answers may begin like the resource by chance: a header, a few equal bytes."""
 PERIOD_BYTES = KIB
-"""A fingerprint with a shorter period does not identify its offset."""
+"""A fingerprint with this period or a shorter one does not identify its offset."""
 FIRST_KEPT_BYTES = 64 * KIB
-"""An answer at offset 0 up to this long is saved for comparison: several times a first page."""
+"""The longest answer at offset 0 that is saved for comparison: several times a first page."""
 DISCARDS = 3
-"""Answers discarded at one offset before the stream breaks: one may be a cold cache, two its neighbour."""
+"""Answers discarded at one offset that break the stream: caches that fill may cause one or two."""
 REMEMBERED_OFFSETS = 256
+"""Limits the offsets for which discarded answers are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard:
-    """The answer is not for its range: read the range again."""
+    """The answer is not the requested range: read it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +71,18 @@ class Ignored:
 
 
 class Reason(Enum):
+    """The purpose of one more read about an answer."""
+
     NEXT = "next"
     """Read the bytes after an answer that is longer than its range."""
     LAST = "last"
-    """Read the last byte of an answer at its offset: the whole resource, sent again, ends before it."""
+    """Read the last byte of the answer, at its offset. If the answer is the whole resource, nothing is
+    there."""
     SIZE = "size"
-    """The same for an answer of the announced length, which may also be an inclusive end's one byte more."""
+    """The same for an answer that is as long as the announced size, and one byte longer than its range: the
+    server may also take the end of a range as inclusive."""
     SHIFTED = "shifted"
-    """Find out whether the file repeats itself, or the server."""
+    """Read from one byte later, to tell a resource that repeats its beginning from a server that does."""
     PAST = "past"
     """Find out whether an answer at the announced size, and as long as that, is the whole resource again."""
     FAR = "far"
@@ -85,7 +91,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Read `[start, end)`, and pass its answer to `RangeSupport.resolve`."""
+    """Read `[start, end)`, and pass the answer to `RangeSupport.resolve`."""
 
     reason: Reason
     start: int
@@ -96,7 +102,7 @@ Verdict = Accept | Discard | OwnPage | Ignored | Ask
 
 
 class RangeSupport:
-    """Judges the answers of one stream by the earlier ones.
+    """Judges the answers of one stream by its earlier ones.
 
     `far` is an offset past the end of any resource. `server_name` is for messages.
     """
@@ -109,19 +115,21 @@ class RangeSupport:
         self._first_bytes = 0
         self._own_page_bytes: int | None = None
         self._excess_bytes: int | None = None
-        """The excess over its range of an answer that a question has settled."""
+        """The bytes by which answers exceed their ranges, once a read has shown that this is harmless."""
         self._rest_end: int | None = None
-        """The end of the answers of a server that sends the rest, whatever the end of the range."""
+        """The end of all answers, if the server sends the rest of the resource whatever the end of the
+        range."""
         self._repeats = False
-        """The file, not the server, repeats its beginning."""
+        """True if the resource, not the server, repeats its beginning."""
         self._far_is_empty = False
+        """True if the server has no bytes past the end of any resource."""
         self._misplaced: tuple[int, int, bytes] | None = None
         """The offset, length and beginning of the last answer whose bytes are not at its offset."""
         self._discards: OrderedDict[int, int] = OrderedDict()
         self.knows_first = False
-        """The answer at offset 0 has arrived."""
+        """True once the answer at offset 0 has arrived."""
         self.end_is_inclusive = False
-        """The server takes the end of a range as its last byte: request one less."""
+        """True if the server takes the end of a range as its last byte: request one byte less."""
         self.ignored_from: int | None = None
         """The first offset whose answer was the whole resource, after other ranges were honoured."""
 
@@ -139,7 +147,7 @@ class RangeSupport:
             self._learn(answer)
         is_suspect = answer.offset > 0 and self._is_suspect(answer)
         if self._first_bytes < answer.n_bytes == total_bytes and answer.offset >= total_bytes:
-            # A server whose own page is as long as that has sent such pages before.
+            # The length proves nothing if the server's own pages happen to be as long.
             is_longer = answer.n_bytes > want and answer.n_bytes != self._own_page_bytes
             if is_suspect or (self._has_no_fingerprint and is_longer):
                 return self._ask(Reason.PAST, answer.offset + 1 if is_suspect else self._far)
@@ -150,10 +158,10 @@ class RangeSupport:
         if self._own_page_bytes is not None:
             self.check_own_page(answer, want=want, total_bytes=total_bytes)
         if self.end_is_inclusive and answer.n_bytes == want - 1:
-            self.end_is_inclusive = False  # it is not, after all: the missing byte is requested next
+            self.end_is_inclusive = False  # disproved; the missing byte is requested next
         if self._fingerprint is None and answer.n_bytes == total_bytes and 0 < answer.offset < total_bytes:
             return self._slice_of_whole(answer, end=end, total_bytes=total_bytes)
-        # The first answer of a stream that starts past 0 may be the whole as well.
+        # The first answer of a stream that starts past 0 may also be the whole resource.
         starts_past_0 = not self.knows_first and not self._far_is_empty and answer.offset > 0
         if starts_past_0 or (self._fingerprint is None and self._is_first_again(answer)):
             return self._ask(Reason.FAR, self._far)
@@ -163,7 +171,8 @@ class RangeSupport:
         return Accept(answer=answer, start=answer.offset, stop=answer.end)
 
     def resolve(self, ask: Ask, answer: Answer, reply: Answer | None, *, end: int) -> Verdict:
-        """Judge `answer`, to a read up to `end`, by `reply`, the answer to `ask`: None if empty or an error.
+        """Judge `answer`, to a read up to `end`, with the help of `reply`, the answer to `ask`. `reply` is
+        None if that read failed.
 
         Raises `RangeNotHonouredError` if it is still ambiguous.
         """
@@ -193,7 +202,7 @@ class RangeSupport:
                     return Ignored(whole=_at_zero(answer))
                 raise self._unclear(answer, f"{reply.n_bytes} bytes at {reply.offset}, past any end")
 
-    # -----------------------------------------------------------------------------------------------------
+    # --- evidence ----------------------------------------------------------------------------------------
 
     def _learn(self, answer: Answer) -> None:
         self.knows_first = True
@@ -217,7 +226,7 @@ class RangeSupport:
         return fingerprint is not None and answer.n_bytes >= len(fingerprint) and self._is_suspect(answer)
 
     def _is_first_again(self, answer: Answer) -> bool:
-        """The same answer as at offset 0, without a fingerprint to explain it."""
+        """Return whether the answer equals the one at offset 0, and no fingerprint tells what that means."""
         return (
             self._fingerprint is None
             and not self._far_is_empty
@@ -227,34 +236,33 @@ class RangeSupport:
         )
 
     def _is_misplaced_again(self, answer: Answer) -> bool:
-        """The same answer arrived for another offset, and its bytes were not there either."""
+        """Return whether the previous misplaced answer was the same, for another offset. Save this one."""
         before = self._misplaced
         self._misplaced = (answer.offset, answer.n_bytes, leading(answer, FINGERPRINT_BYTES))
         return before is not None and before[0] != answer.offset and before[1:] == self._misplaced[1:]
 
     def _begins_twice(self, answer: Answer) -> bool:
-        """The answer contains its beginning again: the file repeats itself."""
+        """Return whether the answer contains the fingerprint a second time: the resource repeats itself."""
         fingerprint = self._fingerprint
         return fingerprint is not None and leading(answer, FIRST_KEPT_BYTES).find(fingerprint, 1) > 0
 
     def _could_be_whole(self, answer: Answer) -> bool:
-        """Only lengths are judged, and a resource as long as this answer would reach past its offset."""
+        """Return whether the answer, judged by its length alone, may be the whole resource: a resource of
+        this length reaches past its offset."""
         return self._has_no_fingerprint and 0 < answer.offset < answer.n_bytes
 
     @property
     def _has_no_fingerprint(self) -> bool:
-        """The resource's beginning identifies nothing, so only lengths are judged."""
+        """True if only lengths can be judged, because the resource's beginning identifies nothing."""
         return self._fingerprint is None or self._repeats
 
     def check_own_page(self, answer: Answer, *, want: int, total_bytes: int | None) -> None:
         """Raise `RangeNotHonouredError` if the answer ends with its range, although the server seemed to have
-        a longer page size.
-
-        Then the longer answer may have been the whole resource. Bytes that identify nothing cannot decide it.
+        a longer page size. Without a fingerprint, the longer answer may have been the whole resource.
         """
         is_shorter = self._own_page_bytes is not None and answer.n_bytes < self._own_page_bytes
         is_cut = answer.n_bytes == want and answer.end != total_bytes
-        # With an inclusive end, one byte less was requested than it has.
+        # With an inclusive end, one byte less than `want` was requested.
         if self._has_no_fingerprint and is_shorter and is_cut and not self.end_is_inclusive:
             raise self._unclear(
                 answer, f"earlier {self._own_page_bytes} for a range that is shorter than that"
@@ -283,7 +291,7 @@ class RangeSupport:
             answer.n_bytes == self._own_page_bytes
             or answer.n_bytes - want == self._excess_bytes
             or answer.end == self._rest_end
-            or (self.ignored_from is not None and answer.end == total_bytes)  # the whole, from 0 on
+            or (self.ignored_from is not None and answer.end == total_bytes)  # the whole, sent again from 0
         )
         if is_settled:
             return clipped
@@ -319,7 +327,7 @@ class RangeSupport:
         if reply.n_bytes == answer.n_bytes and not self._far_is_empty:
             return self._ask(Reason.FAR, self._far)
         if reply.n_bytes == answer.n_bytes and self.knows_first and answer.n_bytes != self._first_bytes:
-            return self._discard(answer)  # not a page of the server's own, so the whole resource again
+            return self._discard(answer)  # the whole resource again, because it is not a page
         self._repeats = self._repeats or self._has_fingerprint(answer)
         if answer.end > keep.stop and self._far_is_empty:
             return self._adopt(answer, end=keep.stop)
@@ -328,7 +336,7 @@ class RangeSupport:
 
     def _resolve_shifted(self, answer: Answer, reply: Answer | None, keep: Accept) -> Verdict:
         if reply is None:
-            # The first answer again, and nothing where it would end if it were the whole: it is.
+            # The first answer again. The reply shows that the resource ends where this answer would end.
             is_whole = answer.n_bytes == self._first_bytes == answer.offset + 1
             return Ignored(whole=_at_zero(answer)) if is_whole else self._discard(answer)
         compared = min(answer.n_bytes - 1, reply.n_bytes)
@@ -377,22 +385,23 @@ class RangeSupport:
 
 
 def repeats_within(data: bytes, period_bytes: int) -> bool:
-    """Return whether `data` has a period of at most `period_bytes` and half its length; one byte has."""
-    most = min(period_bytes, len(data) // 2)
-    if not most:
+    """Return whether `data` repeats itself with a period of at most `period_bytes` and at most half its
+    length. True for one byte and for none."""
+    longest = min(period_bytes, len(data) // 2)
+    if not longest:
         return True
-    # A period p shows as the beginning repeated at p, going on to the end.
-    beginning = data[: min(16, len(data) - most)]
-    at = data.find(beginning, 1, most + len(beginning))
-    while 0 < at <= most:
+    # With a period p, the data from p on equals the data from 0 on.
+    beginning = data[: min(16, len(data) - longest)]
+    at = data.find(beginning, 1, longest + len(beginning))
+    while 0 < at <= longest:
         if data[at:] == data[: len(data) - at]:
             return True
-        at = data.find(beginning, at + 1, most + len(beginning))
+        at = data.find(beginning, at + 1, longest + len(beginning))
     return False
 
 
 def _at_zero(answer: Answer) -> Answer:
-    """Return the same bytes as the beginning of the resource."""
+    """Return the answer with the offset 0."""
     return replace(answer, offset=0)
 
 

@@ -5,8 +5,8 @@
         stream.readinto(buffer)                     # a thread
         await stream.read_all(); await stream.save(path)
 
-One of these at a time: a stream has one reader. So what tasks, threads and file parsers may call stands
-together in this file.
+A stream has one reader at a time: a task, a thread or a file parser. The methods for all three are in this
+file.
 """
 
 from __future__ import annotations
@@ -43,20 +43,22 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 CHUNK_BYTES = 256 * KIB
-"""Each chunk is a turn of trio's loop: 1 MiB in sixteen chunks cost as much as its transport."""
+"""The largest chunk. Each costs a turn of trio's loop: with 64 KiB these cost as much as the transport."""
 FILE_BYTES = 64 * KIB
 SAVE_BYTES = 256 * KIB
-"""One hop to a thread per write: at 256 KiB it is cheap, and still far below the ring."""
+"""The size of a write, which is one call in a worker thread: large enough to be cheap, and far below the
+ring."""
 
 
 class DigestCheck:
-    """Compares a stream, once it was read as a whole, with the SHA-256 that its source announced.
+    """Compares the SHA-256 of a stream that was read as a whole with the one that its source announced.
 
-    A reader that skips bytes for good is not checked; one that comes back for them is, from there on.
+    Bytes are hashed in order. If the reader skips some, hashing stops until it seeks back to them.
     """
 
     def __init__(self, expected: Callable[[], str | None]) -> None:
-        """`expected` returns it in hexadecimal, or None; it must be known before the first byte is read."""
+        """`expected` returns the announced digest in hexadecimal, or None. It is final once the first byte
+        can be read."""
         self._find = expected
         self._expected: str | None = None
         self._has_begun = False
@@ -68,9 +70,9 @@ class DigestCheck:
         return self._find()
 
     def read(self, offset: int, data: Buffer) -> None:
-        """Take `data`, read at `offset`; nothing at all is the end.
+        """Hash `data`, which was read at `offset`. Empty `data` means the end.
 
-        Raises `DigestError` at the end of a stream that is not the announced one.
+        Raises `DigestError` at the end if the digests differ.
         """
         if not self._has_begun:
             self._has_begun, self._expected = True, self._find()
@@ -95,11 +97,11 @@ class DigestCheck:
 class RangeStream(trio.abc.ReceiveStream, Reader):
     """A resource's bytes, in order, each once. Made by `open_stream`.
 
-    A broken stream is never an end of file: readers get the error after the good bytes before it. Every
-    reading method raises `StreamBrokenError` when the reader's patience is over; `LimitError`, `Base64Error`,
-    `TextContentError`, `ContradictionError`, `ResourceChangedError` or `RangeNotHonouredError` for the
-    server's answers; `DigestError` in place of the end of a whole that is not the announced one; the server's
-    own `ServerError`; and `ClosedError` after `open_stream`'s block was left.
+    A broken stream never looks like the end: readers get the error after the good bytes before it. Every
+    reading method raises `StreamBrokenError` when `StreamOptions.patience_seconds` have passed; `LimitError`,
+    `Base64Error`, `TextContentError`, `ContradictionError`, `ResourceChangedError` or `RangeNotHonouredError`
+    for a faulty answer; `ServerError` for an error answer; `DigestError` at the end if the bytes do not have
+    the announced SHA-256; and `ClosedError` after `open_stream`'s block was left.
     """
 
     def __init__(
@@ -182,7 +184,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         """Write the rest of the stream to `path`, which appears only when complete.
 
         `tap` is called with each piece in a worker thread (a hash's `update`, for example). Raises `OSError`
-        if the directory cannot be written, and what reading raises. Failed or cancelled: no file is left
+        if the directory cannot be written, and the errors of reading. Failed or cancelled: no file is left
         behind.
         """
         buffer = bytearray(SAVE_BYTES)
@@ -205,7 +207,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         return self.statistics()
 
     async def seek(self, offset: int) -> None:
-        """Continue at `offset`, in bytes: free within the ring, else by new reads; stale ones are cancelled.
+        """Continue at `offset`, in bytes. Within the ring this is free; elsewhere new reads replace the old.
 
         An offset past the end reads as the end. Raises the stream's own error if it is broken, and
         `UsageError` if it is not `seekable`.
@@ -215,8 +217,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         self._driver.seek(offset)
 
     async def aclose(self) -> None:
-        """Stop every read in flight; readers get `ClosedError`. Leaving `open_stream`'s block does the
-        same."""
+        """Stop every read in flight; readers get `ClosedError`. Leaving `open_stream`'s block does it too."""
         self._driver.stop()
         self._driver.writer.abort(ClosedError(CLOSED))
         await trio.lowlevel.checkpoint()
@@ -244,7 +245,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         return count
 
     def _wait_into(self, buffer: Buffer, timeout: float | None) -> int:
-        # After the end of trio, the pipe raises its own error.
+        # If trio has ended, reading the pipe raises the error.
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._driver.set_reader_waits, True)
         try:
@@ -262,9 +263,9 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         """Return the stream as a seekable binary file for a thread, like `open(path, "rb")`.
 
         `read(n)` waits for all `n` bytes or the end, as file parsers expect; `read1` returns what is
-        available. Each wait lasts at most `timeout` seconds (default: no limit), then raises `TimeoutError`;
-        `read` loses the bytes gathered so far. Otherwise it raises as `readinto`. Closing it leaves the
-        stream open.
+        available. Each wait lasts at most `timeout` seconds (default: no limit), then raises `TimeoutError`,
+        and `read` loses the bytes gathered so far. Otherwise both raise as `readinto`. Closing the file
+        leaves the stream open.
         """
         raw = StreamFile(self, size_bytes=self._driver.total_bytes, timeout=timeout)
         return io.BufferedReader(raw, FILE_BYTES)
@@ -273,13 +274,14 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
     @property
     def seekable(self) -> bool:
-        """False for the strategy `poll`, whose bytes are handed out once."""
+        """False for the strategies `poll` and `cursor`, whose bytes are handed out once."""
         return not self.is_queue
 
     def can_seek(self, offset: int) -> bool:
-        """Return whether a seek to `offset` reads no more than the bytes after it.
+        """Return whether a seek to `offset` is possible and reads no more than the bytes after it.
 
-        False for a `poll`, and for a `whole` outside the bytes in hand: it would be read from its beginning.
+        False for the strategies `poll` and `cursor`. False for `whole` if `offset` is not in the bytes in
+        hand, because the resource would be read again from its beginning.
         """
         return self._driver.can_seek(offset)
 
@@ -288,13 +290,13 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         return self._pipe.kept_from, self._pipe.tail
 
     def interrupt(self) -> None:
-        """See `Reader.interrupt`. A stream that cannot seek continues: its bytes are not read again."""
+        """See `Reader.interrupt`. Does nothing if the stream cannot seek, because no bytes are read again."""
         if self._driver.can_seek(self._pipe.tail + 1):
             self._pipe.interrupt()
 
     @property
     def is_queue(self) -> bool:
-        """True for the strategy `poll`."""
+        """True for the strategies `poll` and `cursor`."""
         return self._driver.is_queue
 
     @property
@@ -332,17 +334,15 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         return self._digest.expected
 
     def verify(self) -> None:
-        """See `Reader.verify`. Nothing is compared before all bytes have been read in order.
-
-        They are all at the announced size, if nobody has read past it yet.
-        """
+        """See `Reader.verify`. Compares only if all bytes were read in order, up to the accepted end or,
+        before that is known, the announced size."""
         statistics = self._driver.statistics()
         end = statistics.size_bytes if statistics.end_bytes is None else statistics.end_bytes
         if end is not None:
             self._digest.read(end, b"")
 
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
-        """Call `on_event` too when the reader has waited for three seconds, and when bytes arrive again."""
+        """Also call `on_event` when the reader has waited for three seconds, and when bytes arrive again."""
         self._driver.watchers.append(on_event)
 
     def statistics(self) -> StreamStatistics:
@@ -360,9 +360,8 @@ def _check_offset(offset: int) -> None:
 class StreamFile(io.RawIOBase):
     """A raw binary file over a stream, for one thread other than trio's.
 
-    `read` returns the available bytes, as pipes do; `RangeStream.file` wraps it for whole blocks. Seeking
-    within the ring is free; elsewhere it starts new reads. Seeking from the end needs a known size. Closing
-    the file leaves the stream open.
+    `read` returns the available bytes, as for a pipe; `RangeStream.file` adds the buffer that reads whole
+    blocks. Seeking from the end needs a known size. Closing the file leaves the stream open.
     """
 
     def __init__(
@@ -379,13 +378,13 @@ class StreamFile(io.RawIOBase):
         return self._stream.seekable
 
     def readinto(self, buffer: Buffer) -> int:
-        """Do as `RangeStream.readinto`; 0 is the end."""
+        """Call `RangeStream.readinto`. 0 is the end."""
         self._checkClosed()
         return self._stream.readinto(buffer, self._timeout)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to `offset`. Raises `io.UnsupportedOperation` from the end of a stream of unknown size, and if
-        the stream is not `seekable`."""
+        """Move to `offset`. Raises `io.UnsupportedOperation` if the stream is not `seekable`, and for a seek
+        from the end if the size is unknown."""
         self._checkClosed()
         if not self.seekable():
             raise io.UnsupportedOperation(NO_SEEK)
@@ -413,7 +412,7 @@ class StreamFile(io.RawIOBase):
 
 
 class _BlockError(AbstractContextManager["_BlockError"]):
-    """Carries an error of the caller's block past the nursery, so that it is not wrapped in a group."""
+    """Carries an error of the caller's block past the nursery, which would wrap it in a group."""
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
@@ -427,8 +426,8 @@ class _BlockError(AbstractContextManager["_BlockError"]):
         return not isinstance(error, trio.Cancelled)
 
     def drop(self, group: BaseExceptionGroup[BaseException]) -> bool:
-        """Forget it, unless it and `group` are cancellations: then it is raised as it is, because a group
-        would be in a cycle with the frames of its contexts. Returns whether it is forgotten."""
+        """Forget the error in favour of `group`, unless both are cancellations: a group of these would be in
+        a reference cycle with the frames of its contexts. Returns whether no error is left."""
         errors = (group,) if self._error is None else (group, self._error)
         if not all(isinstance(leaf, trio.Cancelled) for error in errors for leaf in iter_leaves(error)):
             self._error = None
@@ -457,7 +456,7 @@ def open_stream(
 
     `size_bytes` is the announced size, if any; `options.size_bytes` overrides it. `strategy_name` is for the
     statistics; `"whole"` means that every read returns the whole resource. `fallbacks` are other forms of the
-    same read, tried in order if one is refused before its first byte. `server_name` is for error messages.
+    same read, tried in order if the server refuses the one before. `server_name` is for error messages.
     `last_received` returns the time on trio's clock of the newest byte of any answer to this stream's reads
     (0.0: not known). The pages in flight and the ring (`options.capacity_bytes`) bound the memory.
 
@@ -489,11 +488,12 @@ async def open_forms(
     grid_bytes: int = 0,
     remark: Callable[[bool], str] = lambda _: "",
 ) -> AsyncIterator[RangeStream]:
-    """Read a resource in the first of the `forms` that delivers; the others as for `open_stream`.
+    """Read a resource in the first of the `forms` that delivers. Works like `open_stream`, with more
+    arguments:
 
-    `sha256` is the digest that the source announced, if any, in hexadecimal; known when the first byte is.
-    `counts` is where the reads are counted by who sends them. Pages of `grid_bytes` or more end on a multiple
-    of it. `remark` is added to the error if all forms are refused; see `FormNegotiation`.
+    `sha256` returns the announced digest, if any, in hexadecimal; it is final once the first byte can be
+    read. The readers of the forms count their reads in `counts`. Pages of `grid_bytes` or more end on a
+    multiple of it. `remark` completes the error message if all forms are refused; see `FormNegotiation`.
     """
     driver = Driver(
         forms,
@@ -516,7 +516,7 @@ async def open_forms(
             finally:
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        if block_error.drop(group):  # caused by `read_range`, which must not raise this
+        if block_error.drop(group):  # a bug in `read_range`
             raise
     finally:
         block_error.raise_again()

@@ -1,10 +1,12 @@
-"""The response handler: from the outcome of a read to bytes in the ring and a report to the planner.
+"""The response handler: puts the bytes of an answered read into the ring, and reports outcomes to the
+planner.
 
     outcome ──▶ measure ──▶ range_support.judge ──▶ RingWriter.store ──▶ planner.on_answer
         └─ an error ──▶ read_failure ──────────────────────────────────▶ planner.on_error
 
-An answer that cannot be judged yet (the one at offset 0 is missing, or a question about another is open) is
-held, and the planner does not ask for it again meanwhile. No more answers are held than reads are in flight.
+An answer cannot be judged while the answer at offset 0 is missing, or while a read that decides about another
+answer is in flight (`OpenQuestion`). Until then it is held, and the planner does not request it again. No
+more answers are held than reads are in flight.
 """
 
 from __future__ import annotations
@@ -41,16 +43,17 @@ ERRORS_KEPT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenQuestion:
-    """A read whose answer decides about another one."""
+    """A read in flight whose answer decides about another one."""
 
     ask: Ask
     request: Request
+    """The request of the answer in question."""
     answer: Answer
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ResponseHandler:
-    """Handles the outcomes of reads, and remembers what they show about the resource and its server."""
+    """Handles the outcomes of the reads of one stream, and collects what the driver acts on."""
 
     pipe: Pipe
     writer: RingWriter
@@ -61,21 +64,21 @@ class ResponseHandler:
     server_name: str
     patience_seconds: float
     on_probe: Callable[[Answer | PlayheadError], None] | None = None
-    """Receives the answers to the driver's own probes, if no question is open."""
+    """Receives the answers to the probes of sequential reading."""
     has_bytes: bool = False
-    """A byte of the resource has arrived and was judged."""
+    """True once a byte of the resource has arrived and was judged."""
     has_bytes_past_0: bool = False
-    """An answer with bytes has arrived, maybe past an offset 0 that was refused."""
+    """True once an answer with bytes had to be held, past an offset 0 that may have been refused."""
     refusal: Refusal | None = None
     """Set if the form of the reads was refused before the first byte."""
     plan: SequentialPlan | None = None
-    """Set once the server cannot serve the planner's pages."""
+    """Set once it is known that the server cannot serve the planner's pages."""
     errors: OrderedDict[int, PlayheadError] = field(default_factory=OrderedDict)
     """The newest errors by the offset of their read."""
     last_error: PlayheadError | None = None
     """The newest error."""
     broken: PlayheadError | None = None
-    """Breaks the stream at once."""
+    """The error that breaks the stream at once, if any."""
     mime_type: str | None = None
     _question: OpenQuestion | None = None
     _waiting: list[tuple[Request, Answer]] = field(default_factory=list)
@@ -84,7 +87,8 @@ class ResponseHandler:
     # --- outcomes ----------------------------------------------------------------------------------------
 
     def done(self, request: Request, outcome: Page | PlayheadError, *, broke_off: bool = False) -> None:
-        """Handle the outcome of a read. `broke_off`: part of its answer had arrived."""
+        """Handle the outcome of a read. `broke_off` is True if it failed after a part of its answer
+        arrived."""
         try:
             answer = self._measured(request, outcome)
         except RangeNotHonouredError as error:
@@ -100,7 +104,7 @@ class ResponseHandler:
                 self._accept(request, answer)
 
     def forget(self) -> None:
-        """Drop answers and questions of cancelled reads, after a seek or a change of form."""
+        """Drop the held answers and the open question, after a seek or a change of form."""
         self._waiting.clear()
         self._question = None
         self.refusal = None
@@ -108,7 +112,7 @@ class ResponseHandler:
         self.errors.clear()
 
     def start_at(self, offset: int) -> None:
-        """Continue at `offset`: past 0, answers are judged without the one at offset 0."""
+        """Continue at `offset`. Past 0, answers are judged without the answer at offset 0."""
         self._start = offset
 
     def _measured(self, request: Request, outcome: Page | PlayheadError) -> Answer:
@@ -165,7 +169,7 @@ class ResponseHandler:
 
     def _accept(self, request: Request, answer: Answer) -> None:
         if self.plan is not None:
-            return  # one of the planner's pages, which are abandoned
+            return  # the planner's pages are abandoned
         is_elsewhere = answer.declared_offset not in (None, answer.offset)
         if not answer.n_bytes and not is_elsewhere:
             if request.start == self._start == 0 and not self.has_bytes:
@@ -242,7 +246,7 @@ class ResponseHandler:
     @property
     def _total_bytes(self) -> int | None:
         end = self.planner.end
-        return self.planner.total if end is None else end[0]  # known, after a seek back
+        return self.planner.total if end is None else end[0]  # the end is known after a seek back
 
     def _judge_waiting(self) -> None:
         waiting, self._waiting = sorted(self._waiting, key=lambda pair: pair[1].offset), []
@@ -250,12 +254,12 @@ class ResponseHandler:
             self._accept(request, answer)
 
     def _apply(self, request: Request, answer: Answer, verdict: Verdict) -> None:
-        """Raises `RangeNotHonouredError` if pages that wait to be judged contradict the verdict."""
+        """Act on `verdict`. Raises `RangeNotHonouredError` if a held page contradicts it."""
         match verdict:
             case Accept():
                 self._keep(request, verdict)
             case Discard():
-                # Whatever its offset, the resource has that many bytes.
+                # Wherever these bytes belong, the resource has at least as many.
                 self.planner.seen_to(answer.n_bytes)
                 self.planner.on_error(request.id, trio.current_time(), "lost")
             case OwnPage():
@@ -305,11 +309,11 @@ class ResponseHandler:
         stop = min(keep.stop, request.end)
         answer, n_bytes = keep.answer, stop - keep.start
         if answer.offset == request.start and answer.n_bytes == n_bytes + 1:
-            n_bytes += 1  # an inclusive end: evidence of one more byte, which is read again
+            n_bytes += 1  # an inclusive end: the byte shows that the resource goes on, and is read again
         claims_end = answer.claims_end if stop == answer.end else None
         now = trio.current_time()
         try:
-            # Evidence of an end past the window is judged but not stored.
+            # The planner may probe for the end past the ring's window. Such an answer is not stored.
             if stop <= self.pipe.head + self.pipe.ahead_bytes:
                 self.writer.store(answer, start=keep.start, stop=stop)
         except ContradictionError as error:

@@ -19,11 +19,12 @@ from playhead.limits import Limits, check_block
 from playhead.stream.answer import Page, blob_bytes
 
 SHOWN_CHARS = 200
-"""Saved of text where bytes were expected."""
+"""Limits the text to save for error messages where bytes were expected."""
 
 
 def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) -> Page:
-    """The page in the result of `resources/read`; its blobs stay base64, as strings or views of the message.
+    """Return the page in a result of `resources/read`. Its blobs stay base64, as strings or views of the
+    message.
 
     Raises `ProtocolError` without a list of contents or if an item is neither text nor blob, and
     `LimitError` past `Limits.result_items` or (before anything is decoded) `Limits.block_bytes`.
@@ -36,25 +37,26 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
     offset: int | None = None
     size_bytes: int | None = None
     for index, item in enumerate(contents):
-        before = len(blobs)
-        kind = item if isinstance(item, dict) else {}
-        if isinstance(blob := kind.get("blob"), str | memoryview):
+        n_earlier = len(blobs)
+        fields = item if isinstance(item, dict) else {}
+        if isinstance(blob := fields.get("blob"), str | memoryview):
             blobs.append(blob)
-        elif isinstance(text := kind.get("text"), str):
+        elif isinstance(text := fields.get("text"), str):
             texts.append(text[:SHOWN_CHARS])
         else:
             raise ProtocolError(
                 f"{server} answered resources/read with neither text nor blob in contents[{index}]"
             )
-        if isinstance(meta := kind.get("_meta"), dict):
+        if isinstance(meta := fields.get("_meta"), dict):
             if etag is None:
                 etag = strong_etag(meta.get(ETAG_META))
-            declared = _whole_number(meta.get(OFFSET_META))
-            if offset is None and declared is not None:
-                offset = max(0, declared - sum(map(blob_bytes, blobs[:before])))
-            size_bytes = _whole_number(meta.get(SIZE_META)) if size_bytes is None else size_bytes
-        if mime_type is None and isinstance(named := kind.get("mimeType"), str):
-            mime_type = named
+            item_offset = _whole_number(meta.get(OFFSET_META))
+            if offset is None and item_offset is not None:
+                offset = max(0, item_offset - sum(map(blob_bytes, blobs[:n_earlier])))
+            if size_bytes is None:
+                size_bytes = _whole_number(meta.get(SIZE_META))
+        if mime_type is None and isinstance(item_type := fields.get("mimeType"), str):
+            mime_type = item_type
     scope, ttl_ms = result.get("cacheScope"), result.get("ttlMs")
     page = Page(
         blobs=tuple(blobs),
@@ -81,10 +83,10 @@ CURSOR_FIELDS = ("next_cursor", "nextCursor", "nextOffset", "next_offset", "curs
 def page_of_tool(result: Mapping[str, Any], *, tool: str, start: int, limits: Limits, server: str) -> Page:
     """Return the page in the result of a reader tool: `{bytes | data | blob, offset, totalBytes, hasMore}`.
 
-    `totalBytes`, or `hasMore` that is false, tells the resource's size. Raises `ToolFailedError` for
-    `isError`, `TextContentError` if no member holds base64, `RangeNotHonouredError` if `offset` is not
-    `start`, and `ProtocolError` or `LimitError` if the data are not as long as `byteCount` says, or longer
-    than `Limits.block_bytes`.
+    `totalBytes`, or a false `hasMore`, gives the resource's size. Raises `ToolFailedError` for `isError`,
+    `TextContentError` if no member has base64, `RangeNotHonouredError` if `offset` is not `start`,
+    `ProtocolError` if the data is not as long as `byteCount` says, and `LimitError` if it is longer than
+    `Limits.block_bytes`.
     """
     fields = structured_content(result, tool=tool, server=server)
     data, n_bytes = tool_data(fields, tool=tool, start=start, limits=limits, server=server)
@@ -124,7 +126,7 @@ def first_string(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
 
 
 def structured_content(result: Mapping[str, Any], *, tool: str, server: str) -> Mapping[str, Any]:
-    """Return a tool's structured result; of a tool without one, its text if that is a JSON object.
+    """Return a tool's structured result or, without one, the JSON object in its text. Empty without either.
 
     Raises `ToolFailedError` for `isError`, with its text.
     """

@@ -17,24 +17,25 @@ from playhead.limits import KIB
 from playhead.stream.answer import Answer, pieces
 
 SLICE_BYTES = 192 * KIB
-"""Oversized pages are decoded in slices of this size: 30 us of the trio thread each."""
+"""The size of the slices in which oversized pages are decoded: 30 us of the trio thread each."""
 
 SMALL_RING_BYTES = 512 * KIB
 """The ring of a stream that is opened when half of the budget is used: ten seconds at 320 kbit/s."""
 
 
 class RingBudget:
-    """Bounds the rings of all streams of a process together. Running streams keep theirs."""
+    """Bounds the memory of the rings of all streams in a process. The ring of an open stream never
+    shrinks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.taken_bytes = 0
 
     def take(self, ring_bytes: int, *, allowed_bytes: int) -> int:
-        """Return the capacity of a new stream's ring: `ring_bytes` while more than half of the budget is
-        free, then `SMALL_RING_BYTES`. Return it with `release`.
+        """Take the capacity of a new stream's ring from the budget, and return it: `ring_bytes` while more
+        than half of the budget is free, then at most `SMALL_RING_BYTES`. Give it back with `release`.
 
-        Raises `UsageError` if that does not fit either.
+        Raises `UsageError` if the budget has less left.
         """
         with self._lock:
             free = allowed_bytes - self.taken_bytes
@@ -54,7 +55,7 @@ class RingBudget:
 
 
 RING_BUDGET = RingBudget()
-"""The budget of this process: memory is shared by all event loops. The only module state here."""
+"""The budget of this process, module state because all event loops share its memory."""
 
 
 class RingWriter:
@@ -64,21 +65,22 @@ class RingWriter:
         self._pipe = pipe
         self._max_bytes = max_bytes
         self.arrived = trio.Event()
-        """Set with the next bytes, the end or the break; then replaced."""
+        """Set by the next bytes, the end, or an error that breaks the stream; then replaced."""
         self._start = pipe.tail
         self.first_byte_at: float | None = None
-        """When the first byte became readable, on trio's clock."""
+        """The time at which the first byte became readable, on trio's clock."""
         self.news = trio.Event()
-        """Set when there is room, an answer, or a seek; replaced by the driver, which waits for it."""
+        """Set when the driver has something to do, such as room in the ring, an answer, or a seek. The driver
+        waits for it and replaces it."""
         self._room = trio.Event()
         self.on_stored: Callable[[int, Base64Text | bytes], None] | None = None
-        """Called with each piece, once it is in the ring, and its offset."""
+        """Called with the offset of each piece and the piece, once it is in the ring."""
 
     def store(self, answer: Answer, *, start: int | None = None, stop: int | None = None) -> None:
         """Store the answer's bytes `[start, stop)`, by default all.
 
         Raises `LimitError` for bytes past the limit, after storing the bytes below it; `Base64Error` with the
-        offset of the blob; and `ContradictionError` if other bytes are already held.
+        offset of the blob; and `ContradictionError` if the ring has other bytes at the same offset.
         """
         start = answer.offset if start is None else start
         stop = answer.end if stop is None else stop
@@ -118,8 +120,8 @@ class RingWriter:
     async def feed(self, answer: Answer) -> None:
         """Store an answer of any size from the tail on, slice by slice as the reader makes room.
 
-        An answer that does not hold the tail (a seek went elsewhere) is skipped. Raises what `store` does.
-        Cancelled: the tail shows the progress.
+        An answer without the byte at the tail is skipped: a seek has moved the tail. Raises as `store`.
+        Cancelled: the bytes before the tail are stored.
         """
         pipe = self._pipe
         slice_bytes = min(SLICE_BYTES, max(3, self._pipe.ahead_bytes // 4))
@@ -130,7 +132,8 @@ class RingWriter:
                 continue  # a seek has emptied the ring
             stop = min(answer.end, at + slice_bytes)
             if stop < answer.end:
-                # Cut where base64 can be cut, so that no slice is decoded twice.
+                # Base64 can only be cut between groups of three bytes; elsewhere a group would be decoded
+                # twice.
                 stop -= (stop - answer.offset) % 3
                 stop = stop if stop > at else at + 1
             self.store(answer, start=at, stop=stop)
@@ -145,7 +148,7 @@ class RingWriter:
                 await self._room.wait()
 
     async def watch_room(self) -> None:
-        """Wait for the pipe's wakes until cancelled, without polling."""
+        """Pass the pipe's wake-ups to the waiting tasks until cancelled, without polling."""
         while True:
             await trio.lowlevel.wait_readable(self._pipe.fileno())
             self._pipe.clear_wake()

@@ -18,8 +18,8 @@ from playhead.errors import UsageError, naming_descriptor_limit
 def is_device(path: Path) -> bool:
     """Return whether `path` is a device such as `/dev/null`, to be written to directly.
 
-    False for a regular file and for a free name: both get a new file, renamed when complete. Anything else
-    would be replaced by the rename, so it raises `UsageError`.
+    False for a regular file and for an unused name, under which a complete file may appear. Raises
+    `UsageError` for anything else, which the new file would replace.
     """
     try:
         mode = path.stat().st_mode
@@ -33,11 +33,11 @@ def is_device(path: Path) -> bool:
 
 @asynccontextmanager
 async def whole_file(path: Path) -> AsyncIterator[BinaryIO]:
-    """Create a file next to `path`, renamed to it if the block succeeds and removed otherwise.
+    """Create a file next to `path`, and rename it to `path` if the block succeeds. Otherwise remove it.
 
-    It is always a new file, never written through a link. Not synced to the disk: a power cut may lose it. A
-    device is written to directly. Raises `OSError` if the directory cannot be written, and `UsageError` if
-    `path` is something that a file must not replace. Cancelled: the temporary file is removed.
+    It is always a new file, so that nothing is written through a link. It is not synced to the disk: a power
+    cut may lose it. A device is written to directly. Raises `OSError` if the directory cannot be written, and
+    `UsageError` if `path` is something that a file must not replace. Cancelled: the file is removed.
     """
     if is_device(path):
         with await trio.to_thread.run_sync(_open_device, path) as device:
@@ -55,7 +55,7 @@ async def whole_file(path: Path) -> AsyncIterator[BinaryIO]:
         except BaseException as error:  # a cancellation too: no file is left behind
             partial.unlink(missing_ok=True)
             if isinstance(error, OSError):
-                error.filename = os.fspath(path)  # a full disk gives no name
+                error.filename = os.fspath(path)  # an error of a full disk has no name
             raise
 
 

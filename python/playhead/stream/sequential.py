@@ -1,8 +1,9 @@
-"""Sequential reading: one answer after the other, held undecoded and fed as the reader advances.
+"""Sequential reading: one answer after another, held undecoded and decoded into the ring as the reader
+advances.
 
-For servers that ignore ranges, or whose own pages do not fit the ring, and for `whole` and `poll`. While
-one answer is fed the next is read, so at most two are held. The reads are the planner's probes, so patience
-and retries are the same as for its pages.
+Used for servers that ignore ranges or whose pages do not fit the ring, and for the forms `whole`, `poll` and
+`cursor`. While one answer is fed to the ring the next is read, so at most two are held. The reads are the
+planner's probes, so patience and retries are the same as for its pages.
 """
 
 from __future__ import annotations
@@ -23,26 +24,29 @@ from playhead.stream.range_support import Accept, Discard, RangeSupport
 from playhead.stream.ring_writer import RingWriter
 
 REFUSAL_DELAYS_SECONDS = (1.0, 5.0, 15.0)
-"""Pauses before a refused read of a form that has delivered is repeated; as the planner's."""
+"""Pauses before a refused read is repeated, once the form has delivered. The planner has the same."""
 ROUND_SECONDS = 0.5
+"""Pause between two attempts to corroborate a claimed end."""
 TAIL_BYTES = 4 * KIB
+"""The size of the read at the announced end that corroborates a claimed one."""
 FALSE_CLAIMS = 3
+"""False claims of an end at one offset that break the stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialPlan:
-    """Plan to read without the planner: the answers in hand, and the server's own page size."""
+    """The input of `Sequential`: the answers that have arrived, and the kind of the following ones."""
 
     answers: tuple[Answer, ...] = ()
     page_bytes: int | None = None
-    """None: every answer is the whole resource, whatever the range."""
+    """The server's page size. None: every answer is the whole resource, whatever the range."""
     is_queue: bool = False
-    """Every answer continues the one before, whatever the range."""
+    """True if every answer continues the previous one, whatever the range."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sequential:
-    """Feeds the pipe from its tail to the end, and from the new tail after each `restart`."""
+    """Feeds the pipe from its tail to the end of the resource, and from the new tail after each `restart`."""
 
     plan: InitVar[SequentialPlan]
     pipe: Pipe
@@ -50,12 +54,14 @@ class Sequential:
     planner: Planner
     support: RangeSupport
     ask: Callable[[int, int], Awaitable[Answer]]
-    """Sends one probe, retried by the planner while the reader has patience. Raises its refusal."""
+    """Sends one probe, which the planner retries within the stream's patience. Raises the server's
+    refusal."""
     on_end: Callable[[], None]
-    """Called when the pipe holds everything up to the end."""
+    """Called when the pipe has all bytes up to the end."""
     _page_bytes: int | None = field(init=False)
     _is_queue: bool = field(init=False)
     _ready: deque[Answer] = field(init=False)
+    """Answers that were read and are not fed yet."""
     _feeding: Answer | None = None
     _has_answer: bool = False
     _largest_bytes: int = 0
@@ -81,11 +87,11 @@ class Sequential:
         self._scope.cancel()
 
     async def run(self) -> NoReturn:
-        """Read and feed until cancelled. Raises what reading and storing raise."""
+        """Read and feed until cancelled. Raises the errors of reading and of `RingWriter.store`."""
         while True:
             with trio.CancelScope() as self._scope:
                 await self._feed_all()
-                if not self._scope.cancel_called:  # after a seek the tail is not the end
+                if not self._scope.cancel_called:  # a seek may have moved the tail away from the end
                     self.on_end()
                 await trio.sleep_forever()
 
@@ -97,11 +103,11 @@ class Sequential:
                 async for item in receive:
                     if isinstance(item, PlayheadError):
                         raise item
-                    self._feeding = item  # for a seek inside it
+                    self._feeding = item  # after a seek, `_fetch` uses it again
                     self.planner.on_fed(trio.current_time(), max(0, item.end - self.pipe.tail))
                     del item
                     await self.writer.feed(self._feeding)
-                    self._feeding = None  # released as soon as it is fed
+                    self._feeding = None  # the last reference
                 nursery.cancel_scope.cancel()
 
     async def _fetch(self, send: trio.MemorySendChannel[Answer | PlayheadError]) -> None:
@@ -172,7 +178,7 @@ class Sequential:
             if isinstance(verdict, Accept):
                 self.planner.seen_to(verdict.stop)
                 return replace(answer, offset=verdict.answer.offset)
-            # A question about so large a page is settled by reading it again, and by its neighbour.
+            # Pages this large are compared with a second read of the same page, not examined by the `Ask`.
             again = await self._read(at, at + page_bytes)
             if again.blobs == answer.blobs:
                 return answer
@@ -183,7 +189,11 @@ class Sequential:
         self._largest_bytes = max(self._largest_bytes, answer.n_bytes)
 
     async def _corroborate(self, answer: Answer, page_bytes: int) -> None:
-        """Conclude that the resource ends with `answer`, or raise: a single answer proves no end."""
+        """Read again around the end that `answer` claims, and accept it if nothing contradicts it.
+
+        Returns without accepting it if bytes follow the first time. Raises `ContradictionError` if the server
+        claims the same false end again, or has bytes near the announced end.
+        """
         at, by = answer.end, answer.claims_end or "empty"
         if self.planner.served_to > at:
             self._false_claims[at] = self._false_claims.get(at, 0) + 1
@@ -202,7 +212,7 @@ class Sequential:
             for start, end in ranges:
                 later = await self._read(start, end)
                 if later.n_bytes and start == at:
-                    return  # it is read again and judged
+                    return  # not the end: `_next` reads on
                 if later.n_bytes:
                     raise self._contradiction(at, later.n_bytes, start)
         self.planner.set_end(at, by)

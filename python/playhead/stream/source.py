@@ -1,6 +1,6 @@
-"""Interfaces of a byte stream for other layers: something that can be opened, and a reader of its bytes.
+"""Interfaces between byte streams and the player: a `Playable` can be opened, a `Reader` reads its bytes.
 
-The player accepts any `Playable`; it knows neither sessions nor planners.
+They let the player accept any source without knowing sessions or planners.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Demand(Enum):
 class Reader(ABC):
     """Bytes that a thread reads, in order, while they are still arriving.
 
-    `readinto` is all that a reader needs. The other methods describe a reader that can seek and that measures
-    its link; their defaults fit a local file that is read once. All but `set_demand` and `watch` may
-    be called from any thread.
+    Only `readinto` is required. The other methods are for readers that can seek, or read over a network;
+    their defaults fit a local file that is read once. All but `set_demand`, `watch` and `interrupt` may be
+    called from any thread.
     """
 
     @property
@@ -43,7 +43,8 @@ class Reader(ABC):
 
     @abstractmethod
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
-        """Block until at least one byte has arrived, and return what has (never waits to fill `buffer`).
+        """Block until at least one byte has arrived, and read the available bytes, without waiting to fill
+        `buffer`.
 
         Returns the number of bytes; 0 means the end. Raises `TimeoutError` after `timeout` seconds without a
         byte, and the stream's own error after the good bytes before it.
@@ -51,15 +52,16 @@ class Reader(ABC):
 
     @property
     def is_queue(self) -> bool:
-        """True if the bytes are handed out in chunks while they are made: audio starts with the first."""
+        """True if the source hands out each chunk once, while it produces them. Audio starts with the
+        first."""
         return False
 
     def can_seek(self, offset: int) -> bool:
-        """Return whether `seek_from_thread(offset)` works and reads no more than the bytes from there."""
+        """Return whether `seek_from_thread(offset)` works and reads no bytes before `offset`."""
         return self.seekable
 
     def seek_from_thread(self, offset: int) -> None:
-        """Continue at `offset`, counted from where the reader began. Only if `can_seek`."""
+        """Continue at `offset`, counted from the reader's first byte. Only if `seekable`."""
         raise NotImplementedError(f"{type(self).__name__} cannot seek")
 
     @property
@@ -69,12 +71,12 @@ class Reader(ABC):
 
     @property
     def size_bytes(self) -> int | None:
-        """Size of the whole, as far as it is known: a hint."""
+        """The size of the whole, if known: a hint."""
         return None
 
     def interrupt(self) -> None:  # noqa: B027  # most readers never wait for long
-        """Let a blocked `readinto`, or the next one that would block, raise `TimeoutError`: a seek waits for
-        its thread. Called in the trio thread."""
+        """Make a blocked `readinto`, or the next one that would block, raise `TimeoutError`, because a seek
+        waits for its thread. Called in the trio thread."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -84,19 +86,19 @@ class Reader(ABC):
     def can_play(self, in_hand_bytes: int, bytes_per_second: float) -> bool:
         """Return whether audio may start, or resume, without a foreseeable stall.
 
-        `in_hand_bytes`: the bytes buffered here, and the bytes that were read but have not been heard.
-        `bytes_per_second`: how many of them one second of audio uses.
+        `in_hand_bytes` counts the bytes buffered here and those that were read but not played yet.
+        `bytes_per_second` is the byte rate of the audio.
         """
         return True
 
     @property
     def sha256(self) -> str | None:
-        """SHA-256 that the source announced for the whole, in hexadecimal; None without one. Final once a
-        byte was read."""
+        """The SHA-256 that the source announced for the whole, in hexadecimal, if any. Final once a byte was
+        read."""
         return None
 
     def verify(self) -> None:  # noqa: B027  # most readers have nothing to compare with
-        """Compare with `sha256` if the whole was read, for a decoder that does not read up to the end.
+        """Compare the bytes with `sha256` if all were read. For a decoder that does not read up to the end.
 
         Raises `DigestError` if they differ.
         """
@@ -105,16 +107,17 @@ class Reader(ABC):
         """Report how urgently bytes are needed from now on. Called in the trio thread; idempotent."""
 
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:  # noqa: B027  # a file never waits
-        """Report each waiting for bytes, and its end, in addition to `StreamOptions.on_event` and under its
-        rules. Called in the trio thread."""
+        """Also call `on_event` when the reader waits for bytes, and when they arrive again; see
+        `StreamOptions.on_event`. Called in the trio thread."""
 
     def statistics(self) -> StreamStatistics | None:
-        """Return a snapshot of the stream behind this reader; None if there is none, as for a local file."""
+        """Return a snapshot of the statistics of the reader's stream; None without one, as for a local
+        file."""
         return None
 
 
 class BytesReader(Reader):
-    """A reader of bytes that have arrived already."""
+    """A reader of bytes in memory."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -145,7 +148,7 @@ class BytesReader(Reader):
 
 @runtime_checkable
 class Playable(Protocol):
-    """Something that can be played. Each playing opens it anew."""
+    """Something that can be played. It is opened each time it is played."""
 
     @property
     def title(self) -> str: ...

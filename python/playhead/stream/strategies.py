@@ -1,11 +1,12 @@
-"""The forms in which servers take a range `[start, end)` of a resource, in bytes from 0: one table.
+"""Strategies for reading a range `[start, end)` of a resource, in bytes from 0: one per form of request.
 
-MCP has no ranged read, so servers have developed their own. `FORMS` lists them in the order in which they are
-tried. Each entry recognises from the `ResourceFacts` that its form is offered; the strategy that it returns
-makes the requests and reads the answers. A new form is one entry and one test; that is why recognising a form
-and reading in it share this file.
+MCP has no ranged read, so servers have developed their own forms. `FORMS` lists them in the order in which
+they are tried. The entry of a form decides from the `ResourceFacts` whether the server offers it, and returns
+the strategy that makes the requests and reads the answers. Both are in this file, so that a new form is one
+entry and one test.
 
-Pure. A strategy of `file` or `http-range` names the source; the client, which has HTTP, reads it.
+Pure: no strategy sends a request. `FileStrategy` and `HttpRangeStrategy` only name the source; the client
+reads it over HTTP.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from mcp_types import Tool
 
 TRIED: Final = "nothing says that the server takes it, and a small read was answered"
-"""Why a form is used that nothing announces."""
+"""The reason for a form that the server does not announce."""
 
 Fact = Literal["templates", "tools", "resources"]
-"""A listing of a server: it may have to be requested before a form can be recognised."""
+"""A listing of a server, which may have to be requested before a form can be recognised."""
 
 URL_ARGUMENTS: Final = ("url", "uri")
 LENGTH_ARGUMENTS: Final = ("length", "byteCount")
@@ -48,7 +49,7 @@ class ResourceRequest:
     arguments: dict[str, object] | None = None
     meta: dict[str, object] | None = None
     more: dict[str, object] | None = None
-    """Further members, outside of any MCP revision."""
+    """Further members of `params`, which no MCP revision defines."""
 
     def params(self) -> dict[str, Any]:
         """Return the `params` of the JSON-RPC request."""
@@ -70,11 +71,11 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFacts:
-    """The facts about a resource and its server by which the forms of its ranged reads are chosen."""
+    """Facts about a resource and its server that decide which forms apply."""
 
     uri: str
     description: str | None = None
-    """The link's. It counts if it is a single `scheme://…` token."""
+    """The description of the resource link. Used only if it is a single `scheme://…` token."""
     tool: str | None = None
     """The tool whose result has the link, if any; see `match_templates`."""
     templates: Sequence[str] | None = ()
@@ -88,11 +89,11 @@ class ResourceFacts:
     offers_files: bool = False
     """True if the server declares file transfer (SEP-2631)."""
     is_file: bool = False
-    """True if the result names the resource as such a file."""
+    """True if the tool result names the resource as a file of SEP-2631."""
     url: str | None = None
-    """A URL of the bytes, out of band, if the result gave one."""
+    """A URL of the bytes, outside of MCP, if the tool result has one."""
     extra_arguments: Mapping[str, object] = field(default_factory=dict)
-    """Sent with every read: in the template's variables of the same name, else in `arguments`."""
+    """Arguments sent with every read: as the template's variables of the same name, else in `arguments`."""
     meta_key: str | None = None
     """The configured `_meta` key for the range."""
     range_tool: str | None = None
@@ -100,9 +101,9 @@ class ResourceFacts:
     poll_tool: str | None = None
     """The configured tool of the form `poll`."""
     is_queue: bool = False
-    """True if the chunks of `poll_tool` for `extra_arguments` are meant, not a resource."""
+    """True if the stream is the chunks that `poll_tool` returns for `extra_arguments`, without a resource."""
     only_repeatable: bool = False
-    """True if only forms are wanted whose reads can be repeated; see `StreamOptions.only_repeatable`."""
+    """True if reads must be repeatable without an effect; see `StreamOptions.only_repeatable`."""
     forced: str | None = None
     """The only form to use, if the caller or the configuration names one."""
 
@@ -119,27 +120,27 @@ class NotOffered:
     why: str
     """The reason as a clause: `no listed template fits`."""
     needs: Fact | None = None
-    """The listing to request before the question can be decided."""
+    """The listing without which the form cannot be recognised, if it is missing."""
     trial: ReadStrategy | None = None
-    """The form all the same, to be tried with one small read: only `needs` excludes one."""
+    """The strategy to try with one small read although nothing announces the form. Never set with `needs`."""
     unfit: str = ""
     """The listed templates or tools of this kind, none of which fits."""
 
 
-# --- forms of a resources/read --------------------------------------------------------------------------
+# --- strategies that use resources/read -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStrategy(ABC):
-    """A strategy whose ranges are reads of a resource."""
+    """A strategy that reads each range with one `resources/read`."""
 
     name: str
     reason: str
-    """Why this form was chosen, as a clause: `the description is a URL`."""
+    """The reason why this form was chosen, as a clause: `the description is a URL`."""
 
     @abstractmethod
     def request(self, start: int, end: int, /) -> ResourceRequest:
-        """Return the read of `[start, end)`, in bytes from 0."""
+        """Return the request for `[start, end)`, in bytes from 0."""
 
     def page(self, result: Mapping[str, Any], *, start: int, limits: Limits, server: str) -> Page:
         """Read the answer to a request for `[start, …)`; see `page_of_contents`."""
@@ -153,20 +154,21 @@ class TemplateStrategy(ReadStrategy):
     name: str = "uri-template"
     match: TemplateMatch
     others: tuple[TemplateStrategy, ...] = ()
-    """Further templates that fit, and spellings of the address, to be tried after this one."""
+    """Strategies to try after this one: with further templates that fit, or another spelling of the
+    address."""
 
     def request(self, start: int, end: int) -> ResourceRequest:
         is_length = self.match.variables.kind == "length"
         return self.raw(start, end - start if is_length else end)
 
     def raw(self, first: int, second: int) -> ResourceRequest:
-        """Return the read with these values of the variables, whatever they mean."""
+        """Return the request with these values of the two variables."""
         return ResourceRequest(uri=self.match.expand(first, second))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterStrategy(ReadStrategy):
-    """The range at some place of the parameters."""
+    """The range in the parameters: in `arguments`, the URI's query, `_meta` or members of `params`."""
 
     request: Callable[[int, int], ResourceRequest]
 
@@ -183,7 +185,7 @@ class WholeStrategy(ReadStrategy):
         return ResourceRequest(uri=self.uri, arguments=dict(self.extra) or None)
 
 
-# --- the others ----------------------------------------------------------------------------------------
+# --- the other strategies ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,11 +196,11 @@ class ToolStrategy:
     reason: str
     tool: str
     arguments: Mapping[str, object]
-    """Everything but the range."""
+    """All arguments but the range."""
     length_argument: str | None
+    """The argument for the length of the range; None if the tool has none."""
     is_repeatable: bool
-    """The tool declares that it only reads, or that calling it twice is calling it once; or the configuration
-    names it."""
+    """True if the tool declares that it is read-only or idempotent, or if the configuration names it."""
 
     def request(self, start: int, end: int) -> ToolRequest:
         length = {} if self.length_argument is None else {self.length_argument: end - start}
@@ -211,16 +213,16 @@ class ToolStrategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CursorStrategy:
-    """No range: a tool that is called with the cursor of its answer before."""
+    """No range: a tool that is called with the cursor of its previous answer."""
 
     name: ClassVar[str] = "cursor"
     reason: str
     tool: str
     arguments: Mapping[str, object]
-    """Everything but the cursor."""
+    """All arguments but the cursor."""
     cursor_argument: str
     first: object
-    """The cursor of the first page; None sends none."""
+    """The cursor to send for the first page; None to send none."""
     is_repeatable: bool
     """True if a call may be repeated; see `ToolStrategy`."""
 
@@ -258,20 +260,20 @@ class HttpRangeStrategy:
 
 
 RequestStrategy = ReadStrategy | ToolStrategy
-"""Forms in which each range is one request to the MCP server."""
+"""Strategies that read each range with one request to the MCP server."""
 RangeStrategy = RequestStrategy | CursorStrategy | PollStrategy | FileStrategy | HttpRangeStrategy
 
 
-# --- how each is recognised ------------------------------------------------------------------------------
+# --- recognition of the forms ----------------------------------------------------------------------------
 
 
 def is_token(text: str | None) -> bool:
-    """Return True for a single `scheme://…` token, the description of a link that a server can read."""
+    """Return True for a single `scheme://…` token. As a link's description, it is an address to be read."""
     return text is not None and _TOKEN.fullmatch(text) is not None
 
 
 def is_url(text: str | None) -> bool:
-    """Return True for a URL of the web."""
+    """Return True for an http or https URL."""
     if text is None or not is_token(text):
         return False
     try:
@@ -349,16 +351,16 @@ def _query(facts: ResourceFacts) -> ParameterStrategy | NotOffered:
 
 
 def _params(facts: ResourceFacts) -> ParameterStrategy | NotOffered:
-    most = facts.chunk_bytes_max
-    reason = TRIED if most is None else f"the server declares {CHUNK_CAPABILITY} ({most} bytes)"
+    max_bytes = facts.chunk_bytes_max
+    reason = TRIED if max_bytes is None else f"the server declares {CHUNK_CAPABILITY} ({max_bytes} bytes)"
 
     def request(start: int, end: int) -> ResourceRequest:
-        length = end - start if most is None else min(end - start, most)
+        length = end - start if max_bytes is None else min(end - start, max_bytes)
         arguments = dict(facts.extra_arguments) or None
         return ResourceRequest(uri=facts.uri, arguments=arguments, more={"offset": start, "length": length})
 
     offered = ParameterStrategy(name="params", request=request, reason=reason)
-    if most is None and facts.forced != "params":
+    if max_bytes is None and facts.forced != "params":
         return NotOffered(why=f"the server does not declare {CHUNK_CAPABILITY}", trial=offered)
     return offered
 
@@ -394,18 +396,18 @@ def _tool(facts: ResourceFacts) -> ToolStrategy | NotOffered:
         )
     if facts.only_repeatable:
         return NotOffered(why="no reader tool declares that its calls can be repeated; set range_tool")
-    near = [tool.name for tool in facts.tools if _is_for_links(tool) and _is_near(tool)]
+    similar = [tool.name for tool in facts.tools if _is_for_links(tool) and _may_read_pages(tool)]
     return NotOffered(
         why="no tool takes the link and an offset, and returns hasMore or totalBytes; set range_tool",
-        unfit=f"the tools {', '.join(near)} (expected offset, or a cursor, among the arguments and in the"
+        unfit=f"the tools {', '.join(similar)} (expected offset, or a cursor, among the arguments and in the"
         " outputSchema hasMore, totalBytes or the next cursor; set range_tool)"
-        if near
+        if similar
         else "",
     )
 
 
-def _is_near(tool: Tool) -> bool:
-    """Return True for a tool that may read pages, by the name of an argument or of a returned field."""
+def _may_read_pages(tool: Tool) -> bool:
+    """Return True if the name of an argument or of a returned field suggests that the tool reads pages."""
     names = _properties(tool.input_schema) | _properties(tool.output_schema)
     return not names.isdisjoint({*CURSOR_ARGUMENTS, *DATA_FIELDS, "start", "page", "hasMore", "totalBytes"})
 
@@ -441,8 +443,8 @@ def _cursor(facts: ResourceFacts) -> CursorStrategy | NotOffered:
     for tool in facts.tools:
         taken, returned = _properties(tool.input_schema), _properties(tool.output_schema)
         is_configured = tool.name == facts.range_tool
-        is_reader = _is_for_links(tool) and not returned.isdisjoint(DATA_FIELDS)
-        is_reader = is_reader and facts.range_tool is None and not returned.isdisjoint(CURSOR_FIELDS)
+        has_pages = not returned.isdisjoint(DATA_FIELDS) and not returned.isdisjoint(CURSOR_FIELDS)
+        is_reader = has_pages and facts.range_tool is None and _is_for_links(tool)
         cursor = next((name for name in CURSOR_ARGUMENTS if name in taken), None)
         arguments = {**facts.extra_arguments, **_link_arguments(taken, facts)}
         if cursor is None or not (is_configured or is_reader) or not _required(tool) <= {*arguments, cursor}:
@@ -497,7 +499,7 @@ def _file(facts: ResourceFacts) -> FileStrategy | NotOffered:
         return NotOffered(why="the server does not declare file transfer")
     uri = facts.uri
     if facts.token is not None:
-        # A link to a reader of URLs: the file is not the reader, but the document behind the URL.
+        # The link names a template that reads URLs; the file is the document at the URL.
         if facts.templates is None:
             return NotOffered(why="the server has not listed its templates", needs="templates")
         match = next(iter(_matches(facts)), None)
@@ -522,7 +524,7 @@ def _whole(facts: ResourceFacts) -> WholeStrategy | NotOffered:
 
 
 def _link_arguments(taken: frozenset[str], facts: ResourceFacts) -> dict[str, object]:
-    """Return the argument that names the resource, among the arguments that a tool takes."""
+    """Return the argument that names the resource to a tool that takes the arguments `taken`, if any."""
     for name in URL_ARGUMENTS:
         if name in taken:
             return {name: facts.token or facts.uri if name == "url" else facts.uri}
@@ -540,8 +542,8 @@ def _required(tool: Tool) -> set[object]:
 
 
 def _is_for_links(tool: Tool) -> bool:
-    """Return True for a tool that may be called without being configured: it takes the link, without which
-    it would read something else, and does not say that it may destroy anything."""
+    """Return True for a tool that may be called unconfigured: it takes the link, and does not declare that it
+    may be destructive."""
     notes = tool.annotations
     may_destroy = notes is not None and bool(notes.destructive_hint) and not notes.read_only_hint
     return not may_destroy and not _properties(tool.input_schema).isdisjoint(URL_ARGUMENTS)
@@ -549,7 +551,7 @@ def _is_for_links(tool: Tool) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """An entry of the table."""
+    """An entry of `FORMS`."""
 
     name: str
     recognise: Callable[[ResourceFacts], RangeStrategy | NotOffered]
@@ -574,12 +576,12 @@ STRATEGY_NAMES: Final = tuple(form.name for form in FORMS)
 
 
 def recognise(facts: ResourceFacts) -> dict[str, RangeStrategy | NotOffered]:
-    """Return the strategy of each form for a resource, or why it does not apply, in the order of the table.
+    """Return the strategy of each form for a resource, or why it does not apply, in the order of `FORMS`.
 
-    If `facts.forced` names a form, the result has it alone.
+    If `facts.forced` names a form, the result has only this form.
 
-    Raises `UsageError` if `facts.forced` is unknown, or does not apply whatever is listed, and if templates
-    of several servers behind a gateway fit.
+    Raises `UsageError` if `facts.forced` is unknown or cannot apply whatever the server lists, and if
+    templates of several servers behind a gateway fit.
     """
     forced = facts.forced
     if forced is None:
@@ -596,8 +598,8 @@ def recognise(facts: ResourceFacts) -> dict[str, RangeStrategy | NotOffered]:
 
 
 def candidate_strategies(facts: ResourceFacts) -> tuple[RangeStrategy, ...]:
-    """Return the strategies that apply to a resource by its facts, in the order in which they are tried.
+    """Return the strategies that apply to a resource, in the order in which they are tried.
 
-    Raises `UsageError` as `recognise`.
+    Raises `UsageError` as `recognise` does.
     """
     return tuple(strategy for strategy in recognise(facts).values() if not isinstance(strategy, NotOffered))

@@ -1,13 +1,14 @@
 """Match a link to the listed URI templates that read ranges of it, even if gateways have renamed them.
 
-A link fits a template that equals it up to its first variable for a range. The names of these variables tell
-what they mean; two others are a guess, which the reader has to settle.
+A link fits a template that equals it up to the template's first range variable. The names of the range
+variables usually tell what they mean. Two variables with other names are a guess, which two reads settle
+(`probing`).
 
-A gateway that joins several servers writes a server's name into the URIs that it lists, so that a read finds
-its server. Links inside results often stay as the inner server wrote them. Three ways of writing the name are
-known: around the percent-encoded URI (endara-relay), in front of the scheme (Envoy AI Gateway), and as the
-first segment (FastMCP; Envoy for `ui:`). A gateway of gateways writes several. A link fits a renamed template
-if it fits the inner server's template; the URI that is read has the gateway's form.
+A gateway that joins several servers writes a server's name into the URIs that it lists, so that it can route
+a read. Links inside results often stay as the inner server wrote them. Gateways write the name in three
+places: before the percent-encoded URI (endara-relay), in front of the scheme (Envoy AI Gateway), or as the
+first segment (FastMCP; Envoy for `ui:`). A gateway of gateways writes several names. A link fits a renamed
+template if it fits the inner server's template; the read then uses the gateway's form of the URI.
 
 Pure: the listed templates are an argument.
 """
@@ -25,7 +26,7 @@ from playhead.errors import UsageError
 from playhead.stream.uri_template import UriTemplate
 
 RANGE_PAIRS: Final = (("start", "end"), ("offset", "length"), ("from", "to"), ("range_start", "range_end"))
-"""Pairs that are preferred if a template has more variables that could be a range."""
+"""Pairs of names that are preferred if a template has several variables that could be a range."""
 _STARTS: Final = frozenset(
     ["start", "offset", "from", "begin", "rangestart", "startbyte", "startoffset", "pos"]
 )
@@ -33,12 +34,13 @@ _ENDS: Final = frozenset(["end", "to", "until", "stop", "rangeend", "endbyte", "
 _LENGTHS: Final = frozenset(["length", "len", "count", "limit", "size", "bytes", "bytecount", "maxbytes"])
 _PAGES: Final = frozenset(["page", "pagenumber", "pageno", "pagenum", "pageindex"])
 _PAGE_SIZES: Final = frozenset(["pagesize", "perpage", "pagelength", "pagebytes"]) | _LENGTHS
-"""Names by their meaning, in lower case and without separators."""
+"""These five sets have the names of range variables, in lower case and without separators."""
 _ADDRESSES: Final = frozenset(["url", "uri", "resourceuri", "resourceurl", "address", "link", "href"])
-"""Names of variables that take the address of a resource."""
+"""The names of variables that take the address of a resource."""
 _GUESSED: Final = 2
+"""The rank of guesses in `_order`."""
 MATCHES_MAX: Final = 4
-"""Templates that are tried for one link."""
+"""Limits the templates that are tried for one link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +48,8 @@ class RangeVariables:
     """The variables of a template that select a range."""
 
     kind: Literal["end", "length", "page", "guess"]
-    """The meaning of `second`: the end of the range, its length, the size of the page that `first` numbers,
-    or one of the first two."""
+    """The meaning of `second`: the end of the range, its length, the size of the page whose number is
+    `first`, or (`guess`) either end or length."""
     first: str
     second: str | None = None
 
@@ -57,7 +59,8 @@ class RangeVariables:
 
 
 def range_variables(names: Sequence[str]) -> RangeVariables | None:
-    """Return the variables for a range among the `names` of a template, in their order; None without any."""
+    """Return the range variables among a template's variables, whose `names` are in order; None without
+    any."""
     for first, second in RANGE_PAIRS:
         if first in names and second in names:
             kind: Literal["end", "length"] = "length" if second == "length" else "end"
@@ -87,17 +90,18 @@ class _Naming:
     """A way in which gateways write a server's name into a URI."""
 
     pattern: re.Pattern[str]
-    """Matches a whole URI: `server` is the name, `before` and `after` it are the inner URI."""
+    """Matches a whole URI. Its group `server` is the name; `before` and `after` together are the inner
+    URI."""
     outer: str
     """The gateway's form of an inner URI."""
     is_quoted: bool = False
-    """The inner URI is percent-encoded: all of it, or in a template all but the braces."""
+    """True if the inner URI is percent-encoded (in a template without the braces)."""
     is_certain: bool = True
-    """No other server has such URIs."""
+    """True if only gateways have such URIs."""
 
 
 RENAMINGS_MAX: Final = 8
-"""Gateways in a row."""
+"""Limits the gateways in a row."""
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9.-]*"
 _NAMINGS: Final = (
     _Naming(
@@ -121,13 +125,14 @@ _NAMINGS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Renamed:
-    """The servers behind gateways that a URI or template belongs to, and the innermost one's form of it."""
+    """A URI or template that gateways have renamed."""
 
     inner: str
+    """The innermost server's form."""
     servers: tuple[str, ...]
-    """Their names, from the outside in; never empty."""
+    """The servers' names, from the outermost gateway inwards; never empty."""
     namings: tuple[_Naming, ...]
-    """The writing of each name."""
+    """The way in which each name is written."""
 
     @property
     def server(self) -> str:
@@ -145,42 +150,43 @@ class _Renamed:
         return uri
 
     def begins(self, tool: str | None) -> bool:
-        """Return True if the servers' names begin the tool's name, each before a separator."""
+        """Return True if the tool's name begins with the servers' names, each followed by a separator."""
         pattern = "".join(re.escape(server) + r"[^A-Za-z0-9]+" for server in self.servers)
         return tool is not None and re.match(pattern, tool) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateMatch:
-    """A listed template that fits a link, with the values of its variables apart from the range."""
+    """A listed template that fits a link."""
 
     template: UriTemplate
-    """The inner server's, if a gateway has renamed it."""
+    """The inner server's form, if a gateway has renamed the template."""
     values: Mapping[str, str | Sequence[str]]
+    """The values of all variables but the range variables."""
     variables: RangeVariables
     reason: str
-    """Why it was matched, as a clause: `the server lists the template 'x://{a}{?start,end}'`."""
+    """The reason of the match, as a clause: `the server lists the template 'x://{a}{?start,end}'`."""
     renamed: _Renamed | None = None
     address: str | None = None
     """The variable that takes the address of the resource, if `values` has it from the link."""
     is_for_any: bool = False
-    """The template does not equal the link, and takes any."""
+    """True if the template takes any link as the value of a variable."""
 
     @property
     def is_in_query(self) -> bool:
-        """The range is in the query, which can be left out."""
+        """True if the range is in the query, which can be left out."""
         return self.variables.names <= _query_names(self.template)
 
     def expand(self, first: int, second: int) -> str:
-        """Return the URI with the range; values are percent-encoded by RFC 6570, so reserved characters of a
-        URL inside a URL survive."""
-        of_range = {self.variables.first: str(first)}
+        """Return the URI with the range. Values are percent-encoded by RFC 6570, so that the reserved
+        characters of a URL inside a URL survive."""
+        range_values = {self.variables.first: str(first)}
         if self.variables.second is not None:
-            of_range[self.variables.second] = str(second)
-        return self._outer({**self.values, **of_range})
+            range_values[self.variables.second] = str(second)
+        return self._outer({**self.values, **range_values})
 
     def expand_without_range(self) -> str:
-        """Return the URI of the resource itself; for templates whose range is in the query."""
+        """Return the URI of the whole resource. Only if `is_in_query`."""
         return self._outer(self.values)
 
     def _outer(self, values: Mapping[str, str | Sequence[str]]) -> str:
@@ -188,8 +194,8 @@ class TemplateMatch:
         return uri if self.renamed is None else self.renamed.outer(uri)
 
     def with_encoded_address(self) -> TemplateMatch | None:
-        """The same with the address in base64url, for servers whose router takes no slash in a variable; None
-        without an address."""
+        """Return this match with the address in base64url, for servers whose router takes no slash in a
+        variable; None without an address."""
         if self.address is None:
             return None
         plain = str(self.values[self.address]).encode()
@@ -211,14 +217,14 @@ def match_templates(
 ) -> list[TemplateMatch]:
     """Return the listed `templates` that take a range and fit the link `uri`, in the order to try them.
 
-    Those whose variables have known names go first, then numbered pages, then guesses.
+    Matches whose range variables have known names come first, then numbered pages, then guesses.
 
-    `url` is the URL in the link's description, `extra` are further values by the name of their variable.
-    `tool` is the tool whose result has the link: of the servers behind a gateway, the one whose name begins
-    the tool's name is preferred.
+    `url` is the URL in the link's description; `extra` has values for further variables. `tool` is the tool
+    whose result has the link: if its name begins with the name of a server behind a gateway, that server is
+    preferred.
 
-    Raises `UsageError` if the link fits templates of several servers behind a gateway, and nothing says whose
-    it is.
+    Raises `UsageError` if the link fits templates of several servers behind a gateway, and nothing tells
+    which server wrote it.
     """
     parsed = {text: template for text in templates if (template := UriTemplate.parse(text)) is not None}
 
@@ -250,7 +256,8 @@ def match_templates(
             )
             if match is None or inner is None:
                 continue
-            # A segment may be anything: it names a server before the very link, or if the tool has it.
+            # Any URI may have a first segment. It is a server's name only if the link or the tool's name
+            # shows it.
             is_named = renamed.is_certain or uri in {renamed.inner, inner.expand({})}
             if (is_named and not match.is_for_any) or renamed.begins(tool):
                 match = replace(match, renamed=renamed)
@@ -268,26 +275,27 @@ def _order(match: TemplateMatch) -> int:
 
 
 def _renamed(text: str, depth: int = RENAMINGS_MAX) -> Iterator[_Renamed]:
-    """Yield the readings of a URI or template as one that gateways have renamed, the outermost first."""
+    """Yield the ways to read a URI or template as one that gateways have renamed, with fewer gateways
+    first."""
     for naming in _NAMINGS if depth else ():
-        named = naming.pattern.fullmatch(text)
-        if named is None:
+        match = naming.pattern.fullmatch(text)
+        if match is None:
             continue
-        after = unquote(named["after"]) if naming.is_quoted else named["after"]
-        one = _Renamed(inner=named["before"] + after, servers=(named["server"],), namings=(naming,))
-        yield one
-        for more in _renamed(one.inner, depth - 1):
+        server = match["server"]
+        inner = match["before"] + (unquote(match["after"]) if naming.is_quoted else match["after"])
+        yield _Renamed(inner=inner, servers=(server,), namings=(naming,))
+        for deeper in _renamed(inner, depth - 1):
             yield _Renamed(
-                inner=more.inner,
-                servers=(*one.servers, *more.servers),
-                namings=(naming, *more.namings),
+                inner=deeper.inner,
+                servers=(server, *deeper.servers),
+                namings=(naming, *deeper.namings),
             )
 
 
 def _inner_link(uri: str, renamed: _Renamed) -> str | None:
     """Return the link as the inner server wrote it; None for a link of another server behind the gateway.
 
-    A link that was renamed without quotes fits the template as listed.
+    A link that was renamed without percent-encoding is returned as it is: it fits the template as listed.
     """
     for link in _renamed(uri, 1):
         if link.namings[0].is_quoted:
@@ -316,8 +324,8 @@ def _choose(by_server: Mapping[str, TemplateMatch], *, uri: str, tool: str | Non
 
 
 def _links_before(text: str, names: set[str]) -> Iterator[str]:
-    """Yield the part before the first variable of `names`, as a template of links: `song://{id}` of
-    `song://{id}/bytes/{start}-{end}`, and first `song://{id}/bytes`."""
+    """Yield the parts of a template before the first variable of `names`, which links may fit, the longest
+    first: `song://{id}/bytes` and `song://{id}` for `song://{id}/bytes/{start}-{end}`."""
     expressions = re.finditer(r"\{[^{}]*\}", text)
     first = next((it for it in expressions if names & set(re.split(r"[^\w.]+", it.group()))), None)
     scheme = re.match(r"[^:{}]+:(//)?", text)
@@ -344,7 +352,8 @@ def _values(
     url: str | None,
     extra: Mapping[str, object],
 ) -> dict[str, str | Sequence[str]] | None:
-    """Return the template's other variables for this resource; None if it is for another resource."""
+    """Return the values of all but the range variables for this resource; None if the template does not
+    fit."""
     names = template.variable_names
     addresses = {name for name in names if is_address(name)}
     in_query = _query_names(template)
@@ -364,18 +373,18 @@ def _values(
     takes_any = {name for name in addresses if name.lower() != "url"}
     if matched is not None:
         if variables.kind == "guess" and variables.names & set(matched):
-            return None  # the link has them
+            return None  # the link itself has values for them, so they are no range
         values.update(matched)
     elif not is_same and takes_any:
-        values[min(takes_any)] = uri  # a reader of any link of this server
+        values[min(takes_any)] = uri  # the template takes any link of this server
     elif not is_same:
         return None
     if url is not None:
         for name in addresses & set(names):
             values.setdefault(name, url)
     values.update({name: str(value) for name, value in extra.items() if name in names})
-    # An unknown query variable may be left out (RFC 6570, 2.3). A path without its part, or a URL reader
-    # without a URL, is another resource.
+    # A query variable without a value may be left out (RFC 6570, 2.3). Without a segment of its path, or
+    # without the URL to read, the URI would be another resource.
     optional = (template.query_variable_names | in_query) - addresses
     if set(names) - variables.names - optional - set(values):
         return None

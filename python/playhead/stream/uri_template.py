@@ -1,12 +1,14 @@
 """URI templates (RFC 6570), expanded and matched.
 
-Written here although the SDK has them: importing its file imports the SDK, half a second of CPU, and packages
-for RFC 6570 only expand. `tests/property/test_uri_template_laws.py` compares the two. Left out are the prefix
-of a value (`{name:3}`), which the SDK refuses too, `{;names*}`, and matching of a `{;name}` without a value.
+Written here although the SDK has them, because importing its module costs half a second of CPU, and packages
+for RFC 6570 only expand. `tests/property/test_uri_template_laws.py` compares this module with the SDK. Not
+supported: the prefix of a value (`{name:3}`, which the SDK refuses too), `{;names*}`, and matching of a
+`{;name}` without a value.
 
 A template is matched by one scan from the end of the URI, in which each variable takes the fewest characters
-that let the literal before it match. A variable of many segments takes the rest, and the part before it is
-scanned in mirror image. The scan never goes back, so a hostile template costs its length times the URI's.
+that let the literal before it match. If a variable may span segments, the part before it is scanned from the
+start, in mirror image, and the variable takes the rest. The scan never backtracks, so the time for a hostile
+template is bounded by its length times the URI's.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ Values = Mapping[str, str | Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class _Operator:
-    """A row of RFC 6570, appendix A, and the characters that end a value in a URI."""
+    """An operator of RFC 6570, by its row of appendix A."""
 
     prefix: str
     separator: str
     stops: str
+    """The characters that end a value in a URI."""
     is_named: bool = False
     safe: str = ""
     empty: str = ""
@@ -58,18 +61,20 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Variable:
+    """A variable of a template."""
+
     name: str
     operator: str
     is_list: bool = False
-    """Written `name*`: a list, each item after a separator."""
+    """True if it is written `name*`: a list, each item after a separator."""
 
     @property
     def is_long(self) -> bool:
-        """True if it may take several segments of a URI."""
+        """True if its value may span several segments of a URI."""
         return self.is_list or self.operator in ("+", "#")
 
     def items(self, text: str) -> list[str] | None:
-        """The items of a list in a URI; None if it is not one."""
+        """Return the items of a list as written in a URI; None if `text` is not such a list."""
         operator = _OPERATORS[self.operator]
         stops = set(operator.stops) - {operator.separator}
         if text and (text[0] != operator.separator or stops & set(text)):
@@ -91,8 +96,9 @@ class UriTemplate:
 
     @classmethod
     def parse(cls, text: str) -> UriTemplate | None:
-        """Parse `text`; None if it is not a template that can be matched: two variables with nothing between
-        them, a name that is repeated, several variables of many segments, or several `{?...}`."""
+        """Parse `text`. None if it is not a template, or could not be matched: it has two variables with
+        nothing between them, a repeated name, several variables that may span segments, or several
+        `{?...}`."""
         if len(text) > TEMPLATE_CHARS_MAX:
             return None
         parts: list[_Part] = []
@@ -138,12 +144,13 @@ class UriTemplate:
 
     @cached_property
     def query_variable_names(self) -> frozenset[str]:
-        """The variables of a query at the end, which `match` takes in any order, and does without."""
+        """The variables of a query at the end of the template. `match` accepts them in any order, and without
+        some."""
         return frozenset(variable.name for part in self.parts[self._query_start :] for variable in part)  # type: ignore[union-attr] # expressions only
 
     @cached_property
     def _query_start(self) -> int:
-        """The index of the part where that query begins; the number of parts without one."""
+        """The index of the part at which the query at the end begins; the number of parts without one."""
         start = len(self.parts)
         while start and not isinstance(part := self.parts[start - 1], str) and part[0].operator in ("?", "&"):
             start -= 1
@@ -157,7 +164,7 @@ class UriTemplate:
 
     @cached_property
     def _atoms(self) -> tuple[_Atom, ...]:
-        """The parts before the query, as literals and variables that alternate."""
+        """The parts before the query, as alternating literals and variables."""
         atoms: list[_Atom] = []
 
         def add(literal: str) -> None:
@@ -179,7 +186,7 @@ class UriTemplate:
         return tuple(atoms)
 
     def expand(self, values: Values) -> str:
-        """Return the URI with `values`, percent-encoded; a variable without a value is left out."""
+        """Return the URI with `values`, percent-encoded. A variable without a value is left out."""
         pieces: list[str] = []
         for part in self.parts:
             if isinstance(part, str):
@@ -213,7 +220,7 @@ class UriTemplate:
         values = self._scanned(uri)
         if values is None:
             return None
-        for pair in reversed(query.split("&")):  # the first of a name counts
+        for pair in reversed(query.split("&")):  # of several with the same name, the first one counts
             name, _, value = pair.partition("=")
             if name in self.query_variable_names:
                 values[name] = unquote(value)
@@ -255,9 +262,8 @@ class UriTemplate:
 
 
 def _scan(atoms: Sequence[_Atom], text: str, *, is_whole: bool = False) -> tuple[dict[str, str], int] | None:
-    """Match `atoms` at the end of `text`: the values, and where they begin; None without a match.
-
-    `is_whole` says that the first of them has to begin at 0.
+    """Match `atoms` at the end of `text`. Return the values, and the index at which the match begins; None
+    without a match. With `is_whole` only a match at index 0 is sought.
     """
     values: dict[str, str] = {}
     end = len(text)

@@ -1,4 +1,4 @@
-"""The driver of a connection: deadlines, cancellations, the server's questions, doubts; reads on the wire."""
+"""A connection: deadlines, cancellations, the server's questions, repeated reads; and reads on the wire."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_an_answer_that_arrives_before_the_request_is_written_is_used_at_o
     autojump_clock: MockClock,
 ) -> None:
     class Early(Peer):
-        async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+        async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
             self.answer(outgoing)
             await trio.sleep_forever()  # the server does not read on
 
@@ -155,7 +155,7 @@ async def test_nothing_runs_while_an_overdue_request_takes_its_time_to_end(autoj
     """A simulated clock stands still while a task runs."""
 
     class Stubborn(Peer):
-        async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+        async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
             try:
                 await trio.sleep_forever()
             finally:
@@ -408,14 +408,14 @@ async def test_behaviour_25_a_flood_of_questions_ends_the_connection() -> None:
     assert caught.value.limit == "server_requests"
 
 
-# --- doubts ----------------------------------------------------------------------------------------------
+# --- repeated reads --------------------------------------------------------------------------------------
 
 
 async def silence(peer: Peer, outgoing: Outgoing) -> None: ...
 
 
 def read_times(peer: Peer, began: float) -> list[tuple[float, bool]]:
-    return [(at - began, anew) for at, _, anew in peer.requests]
+    return [(at - began, is_repeat) for at, _, is_repeat in peer.requests]
 
 
 async def test_over_http_the_oldest_read_is_sent_again_after_10_s_on_a_connection_of_its_own(
@@ -425,7 +425,7 @@ async def test_over_http_the_oldest_read_is_sent_again_after_10_s_on_a_connectio
         if len(peer.requests) == 3:
             peer.answer(outgoing, {"contents": [], "again": True})
 
-    peer = Peer(serve, second_road="request")
+    peer = Peer(serve, repeat_via="request")
     async with connected(peer) as connection, trio.open_nursery() as nursery:
         began = trio.current_time()
         nursery.start_soon(lambda: ask(connection, "tools/call", silent=60))
@@ -450,7 +450,7 @@ async def test_over_http_the_other_silent_reads_follow_as_long_as_the_new_connec
             await trio.sleep(11)
             peer.answer(outgoing)
 
-    peer = Peer(serve, second_road="request")
+    peer = Peer(serve, repeat_via="request")
     async with connected(peer) as connection, trio.open_nursery() as nursery:
         began = trio.current_time()
         for wait in (0, 0, 9.5):
@@ -458,13 +458,13 @@ async def test_over_http_the_other_silent_reads_follow_as_long_as_the_new_connec
             nursery.start_soon(partial(ask, connection, silent=60))
             await trio.testing.wait_all_tasks_blocked()
         await trio.sleep(9)
-        anew = [at for at, is_anew in read_times(peer, began) if is_anew]
+        repeated_at = [at for at, is_repeat in read_times(peer, began) if is_repeat]
         nursery.cancel_scope.cancel()
-    assert anew == ([10, 12] if old_way == "dead" else [10])
+    assert repeated_at == ([10, 12] if old_way == "dead" else [10])
 
 
 async def test_each_further_time_without_a_byte_doubles_the_wait(autojump_clock: MockClock) -> None:
-    peer = Peer(silence, second_road="request")
+    peer = Peer(silence, repeat_via="request")
     async with connected(peer) as connection:
         began = trio.current_time()
         with pytest.raises(DeadlineError):
@@ -480,7 +480,7 @@ async def test_the_first_of_two_answers_counts_and_the_other_request_is_cancelle
             await trio.sleep(12)
             peer.answer(outgoing, {"contents": [], "first": True})
 
-    peer = Peer(serve, second_road="request")
+    peer = Peer(serve, repeat_via="request")
     async with connected(peer) as connection:
         assert await ask(connection, silent=30) == {"contents": [], "first": True}
         await trio.testing.wait_all_tasks_blocked()
@@ -495,15 +495,15 @@ async def test_bytes_of_the_second_answer_are_a_sign_of_life_of_the_read(autojum
                 peer.touch(outgoing.id)
             peer.answer(outgoing)
 
-    async with connected(Peer(serve, second_road="request")) as connection:
+    async with connected(Peer(serve, repeat_via="request")) as connection:
         assert await ask(connection, silent=20) == PAGE
 
 
-async def test_a_server_that_answers_pings_is_never_doubted(autojump_clock: MockClock) -> None:
+async def test_a_server_that_answers_pings_gets_no_repeated_read(autojump_clock: MockClock) -> None:
     async def never(connection: Connection) -> Connection:
         raise AssertionError
 
-    peer = Peer(silence, second_road="connection", pongs=True)
+    peer = Peer(silence, repeat_via="connection", pongs=True)
     async with connected(peer, replace=never) as connection:
         began = trio.current_time()
         with pytest.raises(DeadlineError):
@@ -528,12 +528,12 @@ async def test_without_a_pong_in_5_s_the_reads_go_over_a_second_connection_one_a
 
     async with connected(second_peer) as second:
 
-        async def replace(doubted: Connection) -> Connection:
-            assert doubted is first
+        async def replace(silent: Connection) -> Connection:
+            assert silent is first
             await trio.sleep(1)  # it has to connect
             return second
 
-        peer = Peer(silence, second_road="connection")
+        peer = Peer(silence, repeat_via="connection")
         async with connected(peer, replace=replace) as first, trio.open_nursery() as nursery:
             began = trio.current_time()
             nursery.start_soon(read)
@@ -552,7 +552,7 @@ async def test_a_process_is_only_waited_for(autojump_clock: MockClock) -> None:
 
 
 async def test_a_call_is_never_sent_twice(autojump_clock: MockClock) -> None:
-    peer = Peer(silence, second_road="request")
+    peer = Peer(silence, repeat_via="request")
     async with connected(peer) as connection:
         with pytest.raises(DeadlineError):
             await ask(connection, "tools/call", silent=60)
@@ -566,7 +566,7 @@ class Peers:
         self.made: list[Peer] = []
 
     def new(self) -> Peer:
-        self.made.append(Peer(self.serve, second_road="connection"))
+        self.made.append(Peer(self.serve, repeat_via="connection"))
         return self.made[-1]
 
     async def serve(self, peer: Peer, outgoing: Outgoing) -> None:
@@ -594,7 +594,9 @@ async def supervised(peers: Peers) -> AsyncIterator[Supervisor]:
         supervisor.close()
 
 
-async def test_after_a_doubt_a_session_goes_on_over_the_second_connection(autojump_clock: MockClock) -> None:
+async def test_after_a_repeated_read_a_session_goes_on_over_the_second_connection(
+    autojump_clock: MockClock,
+) -> None:
     peers = Peers()
     async with supervised(peers) as supervisor:
         first = await supervisor.connection()
@@ -606,7 +608,7 @@ async def test_after_a_doubt_a_session_goes_on_over_the_second_connection(autoju
     assert supervisor.reconnects == 1
 
 
-async def test_leaving_a_session_ends_a_connection_in_doubt_too(autojump_clock: MockClock) -> None:
+async def test_leaving_a_session_ends_a_silent_connection_too(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         async with supervised(Peers()) as supervisor:
             first = await supervisor.connection()

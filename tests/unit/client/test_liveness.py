@@ -1,4 +1,4 @@
-"""When a silent connection is asked for a sign of life, and when it is doubted."""
+"""When a silent connection is asked for a sign of life, and when its reads are repeated."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.client.session.liveness import GRACE_SECONDS, QUIET_SECONDS, Doubt, Liveness
+from playhead.client.session.liveness import GRACE_SECONDS, QUIET_SECONDS, Liveness, LivenessStep
 
 
-def steps(liveness: Liveness, *, oldest: float, heard: float, until: float) -> list[tuple[float, Doubt]]:
+def steps(
+    liveness: Liveness, *, oldest: float, heard: float, until: float
+) -> list[tuple[float, LivenessStep]]:
     """Jump from one due time to the next."""
     taken = []
     while (now := liveness.due(oldest=oldest, heard=heard)) <= until:
@@ -20,14 +22,14 @@ def steps(liveness: Liveness, *, oldest: float, heard: float, until: float) -> l
     return taken
 
 
-def test_a_silent_connection_is_asked_after_10_s_doubted_5_s_later_and_then_ever_more_rarely() -> None:
+def test_a_silent_connection_is_asked_after_10_s_and_reads_repeated_5_s_later_then_more_rarely() -> None:
     assert steps(Liveness(), oldest=100, heard=90, until=220) == [
-        (110, Doubt.ASK),
-        (115, Doubt.REPEAT),
-        (135, Doubt.ASK),
-        (140, Doubt.REPEAT),
-        (180, Doubt.ASK),
-        (185, Doubt.REPEAT),
+        (110, LivenessStep.ASK),
+        (115, LivenessStep.REPEAT),
+        (135, LivenessStep.ASK),
+        (140, LivenessStep.REPEAT),
+        (180, LivenessStep.ASK),
+        (185, LivenessStep.REPEAT),
     ]
 
 
@@ -38,12 +40,15 @@ def test_nothing_is_due_while_no_read_waits() -> None:
 def test_a_byte_starts_the_wait_over_and_resets_its_length() -> None:
     liveness = Liveness()
     steps(liveness, oldest=0, heard=0, until=40)
-    assert steps(liveness, oldest=0, heard=42, until=60) == [(52, Doubt.ASK), (57, Doubt.REPEAT)]
+    assert steps(liveness, oldest=0, heard=42, until=60) == [
+        (52, LivenessStep.ASK),
+        (57, LivenessStep.REPEAT),
+    ]
 
 
-def test_a_sign_of_life_prevents_the_doubt() -> None:
+def test_a_sign_of_life_prevents_the_repetition() -> None:
     liveness = Liveness()
-    assert liveness.step(10, oldest=0, heard=0) is Doubt.ASK
+    assert liveness.step(10, oldest=0, heard=0) is LivenessStep.ASK
     assert liveness.step(15, oldest=0, heard=11) is None
     assert liveness.due(oldest=0, heard=11) == 11 + QUIET_SECONDS
 
@@ -51,25 +56,28 @@ def test_a_sign_of_life_prevents_the_doubt() -> None:
 def test_a_read_that_is_sent_again_does_not_shorten_the_waits() -> None:
     liveness = Liveness()
     steps(liveness, oldest=0, heard=0, until=15)
-    assert steps(liveness, oldest=30, heard=0, until=56) == [(50, Doubt.ASK), (55, Doubt.REPEAT)]
+    assert steps(liveness, oldest=30, heard=0, until=56) == [
+        (50, LivenessStep.ASK),
+        (55, LivenessStep.REPEAT),
+    ]
 
 
 @given(st.lists(st.tuples(st.integers(1, 480), st.booleans()), max_size=30))
-def test_whatever_arrives_a_doubt_follows_15_s_of_silence_and_no_two_are_closer(
+def test_whatever_arrives_a_repetition_follows_15_s_of_silence_and_no_two_are_closer(
     happenings: list[tuple[int, bool]],
 ) -> None:
     """Each happening: eighths of a second until it, and whether it is a byte (else only time passes)."""
     liveness, now, heard = Liveness(), 0.0, 0.0
-    doubts: list[float] = []
+    repetitions: list[float] = []
     for eighths, is_byte in happenings:
         until = now + eighths / 8
         for at, step in steps(liveness, oldest=0, heard=heard, until=until):
-            if step is Doubt.REPEAT:
+            if step is LivenessStep.REPEAT:
                 assert at - heard >= QUIET_SECONDS + GRACE_SECONDS
-                assert not doubts or at - doubts[-1] >= QUIET_SECONDS + GRACE_SECONDS
-                doubts.append(at)
+                assert not repetitions or at - repetitions[-1] >= QUIET_SECONDS + GRACE_SECONDS
+                repetitions.append(at)
         now = until
         if is_byte:
             heard = now
         else:
-            assert now - heard < QUIET_SECONDS + GRACE_SECONDS or (doubts and doubts[-1] > heard)
+            assert now - heard < QUIET_SECONDS + GRACE_SECONDS or (repetitions and repetitions[-1] > heard)

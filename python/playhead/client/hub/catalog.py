@@ -1,14 +1,16 @@
-"""The tools of all servers, with the names under which a model is offered them.
+"""The catalog of all servers' tools, and the names under which they are offered to a model.
 
-A tool's key is the pair `(server, tool)`. Its *id* `server__tool` is for people and configuration files, and
-is never split: a tool's name may contain `__`, so the tool `c` of a server `a__b` and the tool `b__c` of a
-server `a` have the same id. Its *model name* is accepted by every provider: 1 to 64 characters of
-`[A-Za-z0-9_-]`, the first one a letter or `_`, unique among all tools. These are the strictest rules of any
-provider (OpenAI: `^[a-zA-Z0-9_-]{1,64}$`; Gemini: first a letter or `_`).
+A tool has three names:
 
-The model name is the id if that is allowed and can mean only this tool; else a readable part of it and a hash
-of the key. It depends on the names in the servers file and on the tool itself, not on the order in which
-servers answer or on which are connected, so that a model's history stays valid after a reconnection.
+* Its *key* is the pair `(server, tool)`.
+* Its *id* `server__tool` is for people and configuration files. It may be ambiguous, because names may
+  contain `__`: the tool `c` of a server `a__b` and the tool `b__c` of a server `a` have the same id.
+* Its *model name* is unique and accepted by every provider: 1 to 64 characters of `[A-Za-z0-9_-]`, the first
+  one a letter or `_` (OpenAI: `^[a-zA-Z0-9_-]{1,64}$`; Gemini: first a letter or `_`).
+
+The model name is the id, if that is allowed and not ambiguous. Otherwise it is a readable part of the id and
+a hash of the key. It depends only on the tool and on the names in the servers file, not on which servers are
+connected, so that a model's history stays valid after a reconnection.
 """
 
 from __future__ import annotations
@@ -30,56 +32,55 @@ if TYPE_CHECKING:
 
 MODEL_NAME_CHARS: Final = 64
 HASH_DIGITS: Final = 10
-"""40 bits: among 10,000 tools with equal readable parts, two collide once in 20,000 times; the later key then
-gets another hash."""
+"""40 bits: in 20,000 catalogs of 10,000 tools with equal readable parts, two tools collide once. Then the
+later key gets another hash."""
 
 ToolKey = tuple[str, str]
 """`(server, tool)`, as written in the servers file and in the server's listing."""
 
 _ALLOWED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_DISALLOWED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def model_name(server: str, tool: str, *, servers: Iterable[str] = (), salt: int = 0) -> str:
-    """The name under which a model is offered `tool` of `server`.
+    """Return the model name of `tool` of `server`.
 
-    `servers` are all names in the servers file: the id may belong to another one too. `salt` selects another
-    name for a key whose name is taken.
+    `servers` are all names in the servers file, to detect that the id may belong to a tool of another server.
+    `salt` selects another name for a key whose name is taken.
     """
-    whole = create_tool_id(server, tool)
-    owners = {name for name in servers if whole.startswith(create_tool_id(name, ""))} | {server}
-    looks_hashed = re.search(rf"_[0-9a-f]{{{HASH_DIGITS}}}\Z", whole) is not None
-    if salt == 0 and _ALLOWED.fullmatch(whole) and len(owners) == 1 and not looks_hashed:
-        return whole
-    return _readable(whole) + "_" + _hash(server, tool, salt)
+    tool_id = create_tool_id(server, tool)
+    owners = {name for name in servers if tool_id.startswith(create_tool_id(name, ""))} | {server}
+    looks_hashed = re.search(rf"_[0-9a-f]{{{HASH_DIGITS}}}\Z", tool_id) is not None
+    if salt == 0 and _ALLOWED.fullmatch(tool_id) and len(owners) == 1 and not looks_hashed:
+        return tool_id
+    return _readable(tool_id) + "_" + _hash(server, tool, salt)
 
 
-def _readable(whole: str) -> str:
-    readable = _FOREIGN.sub("_", whole)
+def _readable(tool_id: str) -> str:
+    readable = _DISALLOWED.sub("_", tool_id)
     if not _ALLOWED.match(readable):
         readable = f"_{readable}"
     return readable[: MODEL_NAME_CHARS - HASH_DIGITS - 1]
 
 
 def _hash(server: str, tool: str, salt: int) -> str:
-    # The length distinguishes ("ab", "c") and ("a", "bc"). JSON may contain lone surrogates; they have bytes
-    # too.
+    # The length tells ("ab", "c") and ("a", "bc") apart. "surrogatepass": JSON may contain lone surrogates.
     key = f"{salt}:{len(server)}:{server}{tool}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(key).hexdigest()[:HASH_DIGITS]
 
 
 def name_tools(tools: Iterable[ToolKey], *, servers: Iterable[str] = ()) -> dict[ToolKey, str]:
-    """Name every tool of `tools` (a repeated key is one tool), independently of their order.
+    """Return the model name of each of the `tools`, independently of their order.
 
-    `servers` as in `model_name`; the servers of `tools` are added.
+    `servers` is as for `model_name`; the servers of the `tools` are added.
     """
-    every = sorted(set(tools))
-    known = frozenset(servers) | {server for server, _ in every}
-    keys: dict[str, ToolKey] = {}
-    for key in every:
-        salts = (model_name(*key, servers=known, salt=salt) for salt in count())
-        keys[next(name for name in salts if name not in keys)] = key
-    return {key: name for name, key in keys.items()}
+    unique_keys = sorted(set(tools))
+    all_servers = frozenset(servers) | {server for server, _ in unique_keys}
+    key_by_name: dict[str, ToolKey] = {}
+    for key in unique_keys:
+        names = (model_name(*key, servers=all_servers, salt=salt) for salt in count())
+        key_by_name[next(name for name in names if name not in key_by_name)] = key
+    return {key: name for name, key in key_by_name.items()}
 
 
 NEAR_NAMES = 3
@@ -101,8 +102,8 @@ class HubTool:
     resolution: Resolution = field(repr=False)
     """Its configuration, without any call's override."""
     annotations: ToolAnnotations | None = None
-    """The claims of its server about it. None if there are none: without annotations, and if every tool of
-    the server has the protocol's defaults, as some frameworks fill them in."""
+    """The server's claims about the tool. None without any, and if every tool of the server has the
+    protocol's defaults, because some frameworks add these (`has_default_hints`)."""
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
@@ -120,9 +121,9 @@ class Discovery:
 
     tools: tuple[HubTool, ...]
     configured: int
-    """The number of tools with a configuration, in whatever layer."""
+    """The number of tools with a configuration in any layer."""
     failed: Mapping[str, str]
-    """Connected servers whose tools can't be listed, with the reason."""
+    """The connected servers whose tools can't be listed, with the reason."""
 
 
 class Catalog:
@@ -134,7 +135,7 @@ class Catalog:
         self._by_name = {tool.model_name: tool for tool in self.tools}
 
     def find(self, what: str | ToolKey) -> HubTool | None:
-        """The tool for a model name, else an id, or a key; None if it is unknown.
+        """Return the tool with this key, model name or id; None if it is unknown.
 
         Raises `UsageError` for an id that several tools share.
         """
@@ -149,7 +150,7 @@ class Catalog:
         return same[0] if same else None
 
     def unknown(self, what: str | ToolKey) -> UnknownToolError:
-        """The error for a tool that `find` doesn't find, with similar names."""
+        """Return the error for a tool that `find` doesn't find, with similar names."""
         name = what if isinstance(what, str) else f"{what[1]} of server {what[0]}"
         known = {tool.model_name: tool for tool in self.tools}
         known |= {tool.tool_id: tool for tool in self.tools}
@@ -169,9 +170,9 @@ def catalog_of(
     configs: ToolConfigs,
     silent: Collection[str] = (),
 ) -> Catalog:
-    """The catalog of the listed tools; `servers` are all servers, connected or not.
+    """Return the catalog of the listed tools. `servers` are all servers, connected or not.
 
-    The annotations of the servers in `silent` say nothing (`has_default_hints`).
+    The annotations of the servers in `silent` are left out (`has_default_hints`).
     """
     by_key = {(server, tool.name): tool for server, tools in listed.items() for tool in tools}
     names = name_tools(by_key, servers=servers)

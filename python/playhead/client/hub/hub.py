@@ -1,4 +1,4 @@
-"""Many servers at once: all their tools under unique names, each call sent to the server it belongs to.
+"""The hub: many servers at once, with all their tools under unique names.
 
     async with open_hub(Path("mcp.json")) as hub:
         await hub.connect_all()                           # a dead server is a state, not an error
@@ -55,7 +55,8 @@ from playhead.results.plan import DEFAULT_POLICY, Policy
 Override = ToolConfig | ToolOverride
 
 EVENTS_QUEUED: Final = 64
-"""Events queued per subscriber. A slow one loses the oldest; `Hub.states` is always current."""
+"""Limits the events queued per subscriber. A slow subscriber loses the oldest; `Hub.states` is always
+current."""
 
 
 @asynccontextmanager
@@ -80,11 +81,11 @@ async def open_hub(
     servers at once. A `PlayheadError` that it raises makes its server fail; any other exception is raised
     from the context.
 
-    Raises `ConfigError` if the servers file can't be read or has an invalid entry: a mistake in one entry is
-    the user's to correct, and running only the valid entries would hide it.
+    Raises `ConfigError` if the servers file can't be read or has an invalid entry. The valid entries are not
+    used then, because that would hide the mistake.
 
-    Leaving disconnects from all servers at once and takes no longer than the slowest (4 s for a process that
-    ends neither by itself nor on SIGTERM). Cancelling ends their processes at once. An error raised inside is
+    Leaving disconnects from all servers at once and takes as long as the slowest (4 s for a process that ends
+    neither by itself nor on SIGTERM). Cancelling kills their processes at once. An error raised inside is
     raised as it is, not in a group.
     """
     require_trio("open_hub")
@@ -169,7 +170,8 @@ class Hub:
 
     @property
     def tools(self) -> tuple[HubTool, ...]:
-        """The tools offered now, by server in the order of the file, as each lists them."""
+        """The known tools: by server in the order of the file, and within a server in the order of its
+        list."""
         return self._catalog.tools
 
     @property
@@ -178,15 +180,15 @@ class Hub:
         return self._configs if self._configs is not None else ToolConfigs()
 
     def events(self) -> trio.MemoryReceiveChannel[HubEvent]:
-        """A channel of events from now on. It ends with the hub, holds the newest 64 events for a slow
-        reader, and costs nothing once it is closed."""
+        """Return a channel of events from now on. It holds the newest 64 events for a slow reader, and ends
+        with the hub, or when it is closed."""
         return self._events.subscribe()
 
     # --- connecting and listing --------------------------------------------------------------------
 
     async def initialize(self, *, reload: bool = False) -> None:
-        """Load the tool configurations. Happens by itself before the first connection; call it with `reload`
-        when they may have changed. Raises `ConfigError`, and then keeps the earlier ones."""
+        """Load the tool configurations. It is called automatically before the first connection; call it with
+        `reload` when they may have changed. After a `ConfigError` the earlier ones stay in use."""
         if self._configs is not None and not reload:
             return
         if not isinstance(self._sources, ToolConfigs):
@@ -195,9 +197,9 @@ class Hub:
         self._register()
 
     async def connect_to_server(self, name: str) -> ServerState:
-        """Connect to one server. Returns its state: `connected`, or `failed` with a reason.
+        """Connect to one server. Return its state: `connected`, or `failed` with a reason.
 
-        A connected server stays as it is; a lost one is connected to again. Raises `UsageError` for an
+        A connected server stays connected; a lost one is reconnected. Raises `UsageError` for an
         unknown name, and `ConfigError` as `initialize`. Cancelled: the attempt continues in the background,
         bounded by the limits; `disconnect_from_server` ends it.
         """
@@ -205,7 +207,7 @@ class Hub:
         return await self._server(name).connect()
 
     async def connect_all(self) -> tuple[ServerState, ...]:
-        """Connect to all servers at once, as `connect_to_server`; returns when each is connected or has
+        """Connect to all servers at once, as `connect_to_server`. Return when each is connected or has
         failed."""
         servers = [self._server(name) for name in self._servers]
         await self.initialize()
@@ -235,7 +237,7 @@ class Hub:
     # --- calling -----------------------------------------------------------------------------------
 
     def resolve(self, what: str | ToolKey) -> HubTool:
-        """The discovered tool for a model name, a tool id or a `(server, tool)` pair.
+        """Return the known tool with this model name, tool id or `(server, tool)` pair.
 
         A string is looked up as a model name first; ids are compared, never split. Raises `UnknownToolError`
         (with similar names), `UsageError` for an id that two tools share, and `ConnectError`, with the
@@ -319,7 +321,7 @@ class Hub:
         unlisted = [
             server for server in self._servers.values() if server.session is not None and server.tools is None
         ]
-        # Its own server first, by name: a slow server must not delay the calls to another.
+        # List the server that the name suggests first, so that slow servers do not delay the call.
         for group in ([server for server in unlisted if _may_be_of(server, what)], unlisted):
             if self._catalog.find(what) is None:
                 await self._list(group)
@@ -340,7 +342,7 @@ class Hub:
                 nursery.start_soon(discover, server)
         return failed
 
-    # --- inside ------------------------------------------------------------------------------------
+    # --- internals ---------------------------------------------------------------------------------
 
     def _server(self, name: str) -> HubServer:
         if self._closed:
@@ -371,7 +373,7 @@ def _hint(name: str, known: Collection[str]) -> str:
 
 
 def _may_be_of(server: HubServer, what: str | ToolKey) -> bool:
-    """True if `what` may name a tool of `server`; a pair names its server exactly."""
+    """Return whether `what` may name a tool of `server`."""
     if isinstance(what, str):
         return what.startswith(create_tool_id(server.name, ""))
     return what[0] == server.name

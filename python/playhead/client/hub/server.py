@@ -1,7 +1,7 @@
 """One server of a hub: a session held open by its own task, its state, and its tools.
 
-The task lives in the hub's nursery. It connects, watches the connection and the list of tools, and waits for
-the signal to leave; a failure of the server becomes its state and affects nothing else.
+The task lives in the hub's nursery. It connects, watches the connection and the list of tools, and
+disconnects on request. A failure of the server becomes its state and does not affect other servers.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ServerStatus(enum.StrEnum):
     FAILED = "failed"
     """The connection attempt failed; `connect_to_server` tries again."""
     LOST = "lost"
-    """It ended or is no longer reachable. Its tools stay offered: the next call reconnects if the servers
-    file's `restart` allows, and `connect_to_server` does in any case."""
+    """It has ended or cannot be reached. Its tools stay known: the next call reconnects if the servers file's
+    `restart` allows it, and `connect_to_server` reconnects in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +47,9 @@ class ServerState:
     """The name in the servers file."""
     status: ServerStatus
     reason: str
-    """The reason for the status; empty if it is connected and its tools could be listed."""
+    """The reason for the status; empty if it is connected."""
     tools: int | None
-    """The number of tools it offers, without tools excluded by `allowed_tools`; None before they are
-    listed."""
+    """The number of its tools that `allowed_tools` allows; None before they are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +61,12 @@ class ServerStateChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsChanged:
-    """A server's tools were listed again, or removed with it; `Hub.tools` has the current ones."""
+    """A server's tools were listed, or removed because it was disconnected. `Hub.tools` has the current
+    ones."""
 
     server: str
     tools: int
-    """The number of tools it offers now."""
+    """The number of its tools now."""
 
 
 HubEvent = ServerStateChanged | ToolsChanged
@@ -75,13 +75,13 @@ HubEvent = ServerStateChanged | ToolsChanged
 HubTarget: TypeAlias = "ServerConfig | Server[Any] | MCPServer"
 
 RELIST_SECONDS: Final = 1.0
-"""Time between two listings after change notifications: a server that sends them without end costs one
-listing per second, and no more."""
+"""The shortest time between two listings after change notifications, so that a server that sends them without
+end costs one listing per second."""
 
 
 @dataclass(slots=True, eq=False)
 class _Visit:
-    """One connection to the server, from the attempt to its end."""
+    """One session with the server, from the attempt to connect to its end."""
 
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     settled: trio.Event = field(default_factory=trio.Event)
@@ -104,7 +104,7 @@ class HubServer:
         listed: Callable[[HubServer], None],
     ) -> None:
         self.name = name
-        # Messages use the name that it has in the hub.
+        # Messages use the server's name in the hub.
         self.config = replace(target, name=name) if isinstance(target, ServerConfig) else None
         self._target = self.config or target
         self._nursery = nursery
@@ -120,9 +120,9 @@ class HubServer:
         self._listing = trio.Lock()
         self.session: Session | None = None
         self.tools: tuple[Tool, ...] | None = None
-        """The tools it offers: allowed ones, each name once. None before the first listing."""
+        """The allowed tools, each name once. None before the first listing."""
         self.has_default_hints = False
-        """True if the annotations of its tools say nothing (`has_default_hints`)."""
+        """True if the annotations of its tools prove nothing; see the function `has_default_hints`."""
 
     @property
     def state(self) -> ServerState:
@@ -147,7 +147,7 @@ class HubServer:
         ):
             await self.disconnect()
         if self._closed:
-            return self.state  # nobody would end a new visit
+            return self.state
         if self._visit is None:
             self._visit = _Visit()
             self._set(ServerStatus.CONNECTING, "connecting")
@@ -219,7 +219,7 @@ class HubServer:
             await trio.sleep(RELIST_SECONDS)  # changes in the meantime wait in the channel
 
     async def _list_again(self) -> None:
-        # Also during the first listing: its earlier pages may be out of date already.
+        # Also during the first listing, because its earlier pages may be out of date.
         if self.tools is not None or self._listing.locked():
             try:
                 await self.list_tools()
@@ -228,7 +228,7 @@ class HubServer:
                 self.note_failure(error)
 
     async def list_tools(self) -> tuple[Tool, ...]:
-        """List the tools, all pages. Raises what `Session.list_tools` and `live_session` raise."""
+        """List the tools. Raises as `Session.list_tools` and `live_session`."""
         async with self._listing:
             session = self.live_session()
             try:
@@ -248,7 +248,7 @@ class HubServer:
             return self.tools or ()
 
     def live_session(self) -> Session:
-        """The session. Raises `ConnectError` with the reason of the state if there is none."""
+        """Return the session. Without one, raises `ConnectError` with the reason of the state."""
         if self.session is None:
             raise ConnectError(
                 f"the server {self.name!r} is not connected ({self._status}): {self._reason}; connect with"
@@ -257,7 +257,8 @@ class HubServer:
         return self.session
 
     def note_failure(self, error: PlayheadError) -> None:
-        """A request failed with `error`. Over HTTP this is the only sign that a server is gone."""
+        """Update the state after a request failed with `error`. Over HTTP only this shows that a server is
+        gone."""
         if self._status is ServerStatus.CONNECTED:
             if isinstance(error, SessionLostError):
                 return  # already renewed
@@ -267,6 +268,6 @@ class HubServer:
             self._set(ServerStatus.LOST, str(error))
 
     def note_reached(self) -> None:
-        """A request was answered. An answer from a process that has ended since means nothing."""
+        """Update the state after a request was answered, unless the server's process has ended since."""
         if self._status is ServerStatus.LOST and not self._dead:
             self._set(ServerStatus.CONNECTED)

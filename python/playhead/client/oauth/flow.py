@@ -1,21 +1,20 @@
-"""Run the SDK's OAuth flows apart from the requests that need their tokens.
+"""OAuth for HTTP servers: the SDK's flows, run apart from the requests that need their tokens.
 
-A person is asked only while `connect` waits for it (`OAuth.answer_challenge`), never in the middle of a
-stream: there, a token that can't be refreshed any more is an `AuthorizationNeededError`.
+A person is asked only while `connect` waits for it (`OAuth.answer_challenge`). In the middle of a stream, a
+token that can't be refreshed any more raises `AuthorizationNeededError`.
 
-Steps of the SDK (2.3) that are staged anew here, with the behaviour that would retire each:
+These parts replace behaviour of the SDK (2.3). Each can go when the SDK does what is in brackets:
 
 * `OAuth.async_auth_flow`: the SDK's providers hold a lock from before a request until its whole answer has
-  been read, so that reads in flight would wait for each other. Until they hold it for the token only.
-* `OAuth._refresh`: the SDK refreshes only what has expired by its own clock. Until a refresh can be asked
-  for.
+  been read, so that reads in flight would wait for each other (hold the lock for the token only).
+* `OAuth._refresh`: the SDK refreshes a token only if it has expired by its own clock (refresh on request).
 * `OAuth.answer_challenge`: the SDK forgets a refusal that no person could answer at the time, and never
-  registers a client again for more scopes. Until it does both.
+  registers a client again for more scopes (do both).
 * `OAuth._send_aside`: the SDK sends metadata and token requests through the client of the MCP request, past
-  any address check and limit. Until it takes a second client for them.
-* `filter_log`: the SDK logs a failed flow with a traceback that quotes token answers. Until it doesn't.
-* `build._ChosenScopes`: the SDK replaces configured scopes by the server's. Until it keeps them.
-* `FileTokens`: the SDK's storage has no place for a token's expiry and issuer. Until it has.
+  any address check and limit (accept a second client for them).
+* `filter_log`: the SDK logs a failed flow with a traceback that quotes token answers (log no traceback).
+* `build._ChosenScopes`: the SDK replaces configured scopes by the server's (keep them).
+* `FileTokens`: the SDK's storage cannot store a token's expiry and issuer (store them).
 """
 
 from __future__ import annotations
@@ -83,10 +82,10 @@ def origin_of(url: httpx2.URL) -> str:
 
 
 EXPIRY_MARGIN_SECONDS: Final = 10.0
-"""A token about to expire would do so on its way, and fail a page for nothing."""
+"""A token with less time left counts as expired, because it could expire before the request arrives."""
 
 CHALLENGE_CHARS: Final = 4096
-"""Saved of a `WWW-Authenticate` header: a URL and some scopes."""
+"""Limits the part of a `WWW-Authenticate` header that is saved: a URL and some scopes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -106,7 +105,7 @@ class ProtectedServer:
 
 
 class OAuth(httpx2.Auth):
-    """Puts a token on each request, and gets one if there is none or the server refuses it."""
+    """Adds a token to each request, and gets a token if there is none or the server refuses it."""
 
     requires_response_body = False
 
@@ -128,7 +127,7 @@ class OAuth(httpx2.Auth):
         self._restored = False
         self._refused: str | None = None
         self._challenge: Challenge | None = None
-        """The refusal that a person has to settle."""
+        """The refusal about which a person has to be asked."""
         self._flow_lock = trio.Lock()
 
     def __repr__(self) -> str:
@@ -137,7 +136,7 @@ class OAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """The interface of `httpx2.Auth`. Raises `AccessDeniedError`, and what `_send_aside` raises."""
+        """Implement `httpx2.Auth`. Raises `AccessDeniedError`, and otherwise as `_send_aside`."""
         used = await self._ready(request)
         _put(request, used)
         response = yield request
@@ -180,7 +179,7 @@ class OAuth(httpx2.Auth):
             return self._token()
 
     async def _renewed(self, request: httpx2.Request, refused: httpx2.Response) -> str | None:
-        """A token that has not been refused; `None` if the flow ends without one."""
+        """Return a token that has not been refused; `None` if the flow ends without one."""
         async with self._flow_lock:
             if (token := self._token()) is not None:
                 return token
@@ -196,7 +195,7 @@ class OAuth(httpx2.Auth):
             return self._token()
 
     async def _widened(self, request: httpx2.Request, refused: httpx2.Response) -> str | None:
-        """A token with more scopes; `None` if there is nothing more to ask for."""
+        """Return a token with more scopes; `None` if no other scopes can be requested."""
         async with self._flow_lock:
             if self._server.scopes_are_fixed or not self._wants_more(refused):
                 return None
@@ -227,8 +226,8 @@ class OAuth(httpx2.Auth):
         )
 
     async def answer_challenge(self, request: httpx2.Request) -> bool:
-        """Ask the person about a saved refusal; False if there is none. After a "no" the session goes on with
-        the earlier access, until the server refuses that again."""
+        """Ask the person about a saved refusal. Return False if there is none. If the person declines, the
+        session goes on with the earlier access until the server refuses it again."""
         async with self._flow_lock:
             challenge, self._challenge = self._challenge, None
             if challenge is None:
@@ -245,16 +244,16 @@ class OAuth(httpx2.Auth):
             return True
 
     async def _refresh(self, request: httpx2.Request) -> None:
-        # One second into the epoch has expired.
-        self._context.token_expiry_time = 1.0
+        self._context.token_expiry_time = 1.0  # in 1970, so that the SDK takes the token for expired
         await self._drive(request, None)
 
     async def _drive(self, request: httpx2.Request, refused: httpx2.Response | None) -> None:
-        """Run the SDK's flow until it would send `request`; with `refused`, answer that once and go on.
+        """Run the SDK's flow until it would send `request`. With `refused`, pass it that answer and run to
+        the end.
 
-        The URLs of its other requests, for metadata, registration and tokens, are chosen by the server. Those
-        that lead away from its own origin go through the guarded client (`playhead.net_guard`): a server must
-        not make this machine read its private network.
+        The server chooses the URLs of the other requests, for metadata, registration and tokens. Those
+        outside its own origin go through the guarded client (`playhead.net_guard`), so that a server cannot
+        make this machine read its private network.
         """
         if refused is not None and self._needs_person and not self.person_is_there:
             await self._leave_to_person(refused)
@@ -278,7 +277,7 @@ class OAuth(httpx2.Auth):
                 next_request = await self._step(flow.asend(answer))
 
     async def _send_aside(self, client: HttpClient, request: httpx2.Request) -> httpx2.Response:
-        """Send a request of the flow's own and read the whole answer. Redirects are not followed here.
+        """Send one of the flow's other requests, and read the whole answer. Redirects are not followed.
 
         Raises `TransportError` if no answer arrived, `LimitError` for a body of more than 256 KiB, and
         `BlockedAddressError` for a private address that the user did not allow.

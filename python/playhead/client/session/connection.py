@@ -1,12 +1,11 @@
-"""One live connection: requests with their deadlines, over an exchange and a carrier.
+"""One live connection: requests with their deadlines.
 
-A request is one call of the exchange, one of the carrier and a wait: no task, and one entry in one table. The
-carrier hands in messages and events, which wake whoever waits.
+A request needs no task of its own: the exchange makes the message, the carrier sends it, and the caller waits
+on its entry in a table until the carrier hands in the event that answers it.
 
-A deadline runs from the last sign of life, not from the request: bytes of the answer, or a report of its
-progress. A page over a slow link is late only when nothing arrives any more; pings, log messages and other
-notifications are no sign of life. A second limit on the total keeps a peer that drips one byte at a time from
-holding a caller for ever.
+A deadline runs from the last sign of life of a request: its start, a byte of its answer, or a report of its
+progress. So a page over a slow link is late only when nothing arrives any more. Pings, log messages and other
+notifications do not count. A second limit, on the total, stops a peer that drips one byte at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import trio
 
 from playhead.client.session.elicitation import Handler, RefusedError
 from playhead.client.session.handshake import negotiate
-from playhead.client.session.liveness import GRACE_SECONDS, QUIET_SECONDS, Doubt, Liveness
+from playhead.client.session.liveness import GRACE_SECONDS, QUIET_SECONDS, Liveness, LivenessStep
 from playhead.client.session.requests import OnProgress
 from playhead.client.session.shared_reads import Arrivals
 from playhead.client.transports.carrier import Carrier
@@ -57,20 +56,21 @@ ProgressReport = tuple[float, float | None, str | None]
 """Progress, total and message of a report."""
 
 COURTESY_SECONDS: Final = 2.0
-"""Limits the sending of what nobody waits for: a cancellation, an answer to a server that does not read."""
+"""Limits the sending of a message that no caller waits for, such as a cancellation."""
 
 HANDSHAKES_AT_ONCE: Final = 32
-"""Further ones wait for a place, before their time begins. Of 500 handshakes at once, all took turns and none
-was finished when the 10 s of each were over. 32 servers that never answer delay the others by that time."""
+"""Limits the handshakes in progress; further ones wait, and their time limit starts only when they begin.
+Of 500 handshakes at once, none had finished after its 10 s. 32 servers that never answer delay the others by
+those 10 s."""
 
 _NOT_OFFERED: Final = {
     "elicitation/create": "Elicitation not supported",
     "roots/list": "List roots not supported",
     "sampling/createMessage": "Sampling not supported",
 }
-"""The answers to requests that the program does not answer, in the words of the SDK."""
+"""The refusals of requests for which the program has no handler, in the words of the SDK."""
 
-_PLACES: Final = trio.lowlevel.RunVar[trio.Semaphore]("playhead_handshake_places")
+_HANDSHAKE_SLOTS: Final = trio.lowlevel.RunVar[trio.Semaphore]("playhead_handshake_slots")
 
 
 @dataclass(slots=True, eq=False)
@@ -84,23 +84,33 @@ class _Waiting:
     report: Callable[[ProgressReport], None] | None
     arrivals: Arrivals | None
     touched: float = 0.0
-    """The last byte of its answer, or report of its progress."""
+    """The time of the last byte of its answer or report of its progress."""
     is_sent: bool = False
-    """The carrier is done with it."""
+    """True once `Carrier.request` has returned."""
     answered: trio.Event = field(default_factory=trio.Event)
     answer: Answered | None = None
     failure: PlayheadError | None = None
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    spent_seconds: float | None = None
-    """The allowance that ran out; None while none has."""
-    first: _Waiting | None = None
-    """The request that this one repeats: a sign of life of this one is one of that."""
-    rivals: list[trio.CancelScope] = field(default_factory=list)
-    """The scopes of its repetitions, which end with it."""
+    exceeded_seconds: float | None = None
+    """The limit that the request exceeded: `silent_seconds`, `total_seconds`, or None so far."""
+    original: _Waiting | None = None
+    """The request of which this one is a copy. A sign of life of a copy counts for the original too."""
+    copies: list[trio.CancelScope] = field(default_factory=list)
+    """The scopes of the copies of this request, which are cancelled when it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OpeningStep:
+    """A step of opening a connection, for the message if it takes too long."""
+
+    action: str
+    limit: str
+    """The name of the field of `Limits`."""
+    seconds: float
 
 
 class Connection:
-    """The driver of one connection, from its opening to its end."""
+    """One connection, from its opening to its end. Implements the carrier's `Receiver`."""
 
     def __init__(
         self,
@@ -115,11 +125,12 @@ class Connection:
     ) -> None:
         """
         Args:
-            handlers: what the program answers of the server's requests, by method, in tasks of the
-                connection. It is declared to the server; other requests are refused.
-            on_notification: called with each notification, and must not wait.
-            last_asked: the last time that a question to the user was open: meanwhile no deadline runs out.
-            replace: opens a second connection next to this one, for the session.
+            handlers: answer the server's requests, by method, each call in a task of the connection. Their
+                methods are declared to the server; other requests are refused.
+            on_notification: called with each notification; must not block.
+            last_asked: returns the last time at which a question to the user was open. The time before it
+                does not count as silence.
+            replace: opens the session's next connection, while this one stays open.
         """
         self.server = server
         self.exchange = Exchange(limits, client_capabilities(handlers or {}))
@@ -132,13 +143,14 @@ class Connection:
         self._last_asked = last_asked
         self._replace = replace
         self._liveness = Liveness()
-        self._quiet_seconds = math.inf if carrier.second_road == "none" else QUIET_SECONDS
+        self._quiet_seconds = math.inf if carrier.repeat_via == "none" else QUIET_SECONDS
         self._heard = 0.0
-        """The last sign of life of the server, to any request."""
+        """The time of the server's last sign of life, for any request."""
         self._is_retired = False
         self._waiting: dict[int | str, _Waiting] = {}
         self._open_questions = 0
-        """Requests of the server's until the carrier has taken their answers. Each costs a task."""
+        """The number of the server's requests whose answers the carrier has not taken yet. Each costs a
+        task."""
         self._answering: dict[int | str, trio.CancelScope] = {}
         self._wakes_at = math.inf
         self._earlier = trio.Event()
@@ -146,7 +158,7 @@ class Connection:
         self._ended = trio.Event()
         self._nursery: trio.Nursery
 
-    # --- what was agreed on ---------------------------------------------------------------------------
+    # --- the handshake's result -----------------------------------------------------------------------
 
     @property
     def protocol_version(self) -> str:
@@ -154,7 +166,7 @@ class Connection:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """The server's, raw; empty if it was not asked."""
+        """The server's capabilities, raw; empty without a handshake."""
         raw = (self.handshake or {}).get("capabilities")
         return raw if isinstance(raw, dict) else {}
 
@@ -166,15 +178,15 @@ class Connection:
         raw = handshake.get("serverInfo") or (meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None)
         return raw if isinstance(raw, dict) else None
 
-    # --- its end --------------------------------------------------------------------------------------
+    # --- the end of the connection --------------------------------------------------------------------
 
     @property
     def ended(self) -> bool:
         return self._ended.is_set()
 
     async def wait_ended(self) -> str:
-        """Wait until the connection has ended, by itself or because it was left. Returns the reason if
-        known."""
+        """Wait until the connection has ended, by itself or by `leave`. Return the reason, or "" if
+        unknown."""
         await self._ended.wait()
         return self._carrier.diagnosis()
 
@@ -183,7 +195,7 @@ class Connection:
         self._ended.set()
 
     def retire(self) -> None:
-        """Leave once the requests in flight have ended. Subscriptions are not waited for. Idempotent."""
+        """Call `leave` once the requests in flight have ended, subscriptions excepted. Idempotent."""
         self._is_retired = True
         self._leave_if_idle()
 
@@ -192,11 +204,11 @@ class Connection:
             self.leave()
 
     def faults(self) -> ProtocolFaults:
-        """Protocol faults of the server so far."""
+        """Return the protocol faults of the server so far."""
         return self.exchange.faults() + self._carrier.faults()
 
     def diagnosis(self) -> str:
-        """The end of an error message: empty, or `; ` and a description of the server."""
+        """Return the end of an error message: empty, or `; ` and a description of the server."""
         known = self._carrier.diagnosis()
         return f"; {known}" if known else ""
 
@@ -217,14 +229,15 @@ class Connection:
     ) -> dict[str, Any]:
         """Send a request and return the raw result.
 
-        It is plain JSON, apart from long blobs, which may be views (`messages.plain`): of a page all of them,
-        and of any other result one that is most of its message.
+        The result is plain JSON, except that long blobs may be views (`messages.plain`). In the result of a
+        `resources/read` all of them are; in any other result only a blob that is most of its message is.
 
         Raises `DeadlineError` if no sign of life arrived for `silent_seconds` or `total_seconds` have passed,
         `ConnectionLostError` or another `TransportError` if the connection failed, `RemoteError` for an error
-        answer, `UsageError` for `params` that are not JSON, and whatever `on_progress` raises. On a deadline
-        or cancellation the server is told, if the revision allows it. `arrivals` is notified of the bytes of
-        the answer, `report` of each report; `repeats` is the request that this one repeats.
+        answer, `UsageError` for `params` that are not JSON, and the exceptions of `on_progress`. On a
+        deadline or cancellation the server is notified, if the revision allows it. `arrivals` is notified of
+        the bytes of the answer, `report` of each progress report; `repeats` is the request of which this one
+        is a copy.
         """
         if on_progress is not None:
             async with reporting(on_progress) as reports:
@@ -238,31 +251,27 @@ class Connection:
                 )
         if self._failure is not None:
             raise self._failure.with_traceback(None)
-        outgoing = self.exchange.request(
-            # Each report of a call shows that the server is at work; the bytes of a page are its progress.
-            method,
-            params,
-            reports=report is not None or method == "tools/call",
-            id=id,
-        )
+        # A call needs progress reports as signs of life; a page has its bytes.
+        reports_progress = report is not None or method == "tools/call"
+        outgoing = self.exchange.request(method, params, reports=reports_progress, id=id)
         now = trio.current_time()
-        waiting = _Waiting(outgoing, silent_seconds, total_seconds, now, report, arrivals, first=repeats)
+        waiting = _Waiting(outgoing, silent_seconds, total_seconds, now, report, arrivals, original=repeats)
         self._waiting[outgoing.id] = waiting
         if now + min(silent_seconds, total_seconds, self._quiet_seconds) < self._wakes_at:
             self._earlier.set()
         try:
             with waiting.scope:
-                await self._carrier.request(outgoing, anew=repeats is not None)
+                await self._carrier.request(outgoing, is_repeat=repeats is not None)
                 waiting.is_sent = True
                 if not waiting.answered.is_set():
                     await waiting.answered.wait()
         except PlayheadError:
             if not waiting.answered.is_set():
-                self.exchange.cancel(outgoing.id)  # given up by the carrier: there is nothing to tell
+                self.exchange.cancel(outgoing.id)  # the carrier gave it up: the server needs no notification
                 raise
         finally:
             del self._waiting[outgoing.id]
-            if not waiting.answered.is_set() or waiting.rivals:
+            if not waiting.answered.is_set() or waiting.copies:
                 self._give_up(waiting)
             if self._is_retired:
                 self._leave_if_idle()
@@ -277,13 +286,14 @@ class Connection:
         return answer.result
 
     def _give_up(self, waiting: _Waiting) -> None:
-        """Forget a request without an answer, and tell the server that nobody waits for it.
+        """Forget a request and cancel its copies. If it has no answer, notify the server that it is
+        cancelled.
 
-        Not if the connection or the carrier has given it up. Nobody waits for the message: it must not keep
-        the caller, who may be cancelled.
+        A request that failed with the connection needs no notification. A task of its own sends it, because
+        the caller, who may be cancelled, must not wait.
         """
-        for rival in waiting.rivals:
-            rival.cancel()
+        for copy in waiting.copies:
+            copy.cancel()
         outgoing = waiting.outgoing
         data = self.exchange.cancel(outgoing.id)
         if data is None or self._ended.is_set() or waiting.failure is not None:
@@ -293,22 +303,22 @@ class Connection:
         self._nursery.start_soon(self._tell_cancelled, data, outgoing)
 
     def _overdue(self, waiting: _Waiting) -> DeadlineError:
-        seconds = waiting.spent_seconds
-        ran_out = "in total" if seconds == waiting.total_seconds else "of silence"
+        seconds = waiting.exceeded_seconds
+        kind = "in total" if seconds == waiting.total_seconds else "of silence"
         return DeadlineError(
-            f"{self.server} did not answer {waiting.outgoing.method} in {seconds:g} s {ran_out}; the request"
+            f"{self.server} did not answer {waiting.outgoing.method} in {seconds:g} s {kind}; the request"
             " was cancelled"
         )
 
     def _refusal(self, method: str, error: RpcError) -> PlayheadError:
-        lost = None
-        if method not in self.exchange.revision.never_cancelled:
-            # During the handshake a server may answer an unknown method in the same words.
-            lost = lost_session(error, server=self.server)
+        # During the handshake the words of a lost session may only mean that the method is unknown.
+        is_handshake = method in self.exchange.revision.never_cancelled
+        lost = None if is_handshake else lost_session(error, server=self.server)
         return lost or from_answer(error, method=method, server=self.server)
 
     async def listen(self, id: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Send `subscriptions/listen` with this id. Returns its answer, however late; raises as `request`."""
+        """Send `subscriptions/listen` with this id, and return its answer, however late. Raises as
+        `request`."""
         return await self.request(
             "subscriptions/listen", params, silent_seconds=math.inf, total_seconds=math.inf, id=id
         )
@@ -336,8 +346,7 @@ class Connection:
                         waiting.arrivals.note(now)
                     waiting.answered.set()
                     if not waiting.is_sent:
-                        # The carrier does not know: it still writes the request, or waits on its POST.
-                        waiting.scope.cancel()
+                        waiting.scope.cancel()  # the carrier is still in `request`, which has no more use
                 case Progressed():
                     self._touch(event.id)
                     if (report := self._waiting[event.id].report) is not None:
@@ -358,8 +367,8 @@ class Connection:
         for waiting in self._waiting.values() if id is None else (self._waiting.get(id),):
             if waiting is not None and waiting.answer is None:
                 waiting.touched = now
-                if waiting.first is not None:
-                    waiting.first.touched = now
+                if waiting.original is not None:
+                    waiting.original.touched = now
                 if waiting.arrivals is not None:
                     waiting.arrivals.note(now)
 
@@ -375,11 +384,11 @@ class Connection:
             waiting.failure = error
             waiting.scope.cancel()
 
-    # --- what the server asks -------------------------------------------------------------------------
+    # --- the server's requests ------------------------------------------------------------------------
 
     def _on_question(self, question: Asked) -> None:
         if self._ended.is_set():
-            return  # nobody answers any more
+            return
         allowed = self.limits.server_requests
         if self._open_questions < allowed:
             self._open_questions += 1
@@ -420,73 +429,73 @@ class Connection:
         self._open_questions -= 1
 
     def _on_cancelled(self, id: object) -> None:
-        """The server no longer waits for the answer to its request."""
+        """Cancel the handler of a request for which the server no longer waits."""
         scope = self._answering.get(id) if isinstance(id, int | str) else None
         if scope is not None:
             scope.cancel()
 
-    # --- deadlines and doubts -------------------------------------------------------------------------
+    # --- deadlines and repeated reads -----------------------------------------------------------------
 
-    # A scope of trio's can be cancelled, but it cannot be given back time that has run out. So no request's
-    # scope has a deadline of its own: one task sleeps until the earliest moment at which a request could have
-    # been silent for too long, looks when its last byte really arrived, and cancels it or sleeps on.
+    # A request's scope has no deadline, because each byte would have to move it. Instead, one task sleeps
+    # until the earliest moment at which a request could have been silent for too long, looks when its last
+    # byte arrived, and cancels the request or sleeps on.
 
     async def _keep_time(self) -> None:
         while True:
             self._earlier = trio.Event()
-            self._wakes_at = min([self._next_doubt(), *map(self._due, self._waiting.values())])
+            self._wakes_at = min([self._next_step_at(), *map(self._due, self._waiting.values())])
             with trio.CancelScope(deadline=self._wakes_at):
                 await self._earlier.wait()
             now = trio.current_time()
             for waiting in self._waiting.values():
                 if self._due(waiting) <= now:
                     in_total = waiting.started + waiting.total_seconds <= now
-                    waiting.spent_seconds = waiting.total_seconds if in_total else waiting.silent_seconds
+                    waiting.exceeded_seconds = waiting.total_seconds if in_total else waiting.silent_seconds
                     waiting.scope.cancel()
-                del waiting  # it would hold its answer while this task sleeps
-            if self._next_doubt() <= now:
+                del waiting  # the variable would keep the answer alive while this task sleeps
+            if self._next_step_at() <= now:
                 step = self._liveness.step(now, oldest=self._oldest(), heard=self._heard)
-                self._nursery.start_soon(self._doubt, step)
+                self._nursery.start_soon(self._take_step, step)
 
-    def _next_doubt(self) -> float:
-        if self._carrier.second_road == "none" or self._is_retired:
+    def _next_step_at(self) -> float:
+        if self._carrier.repeat_via == "none" or self._is_retired:
             return math.inf
         return self._liveness.due(oldest=self._oldest(), heard=self._heard)
 
     def _reads(self) -> list[_Waiting]:
-        """The reads that wait, the oldest first. They alone may be repeated."""
+        """Return the waiting reads, the oldest first. No other request may be repeated."""
         return [each for each in self._waiting.values() if each.outgoing.method == "resources/read"]
 
     def _oldest(self) -> float:
-        return next((each.started for each in self._reads() if each.first is None), math.inf)
+        return next((each.started for each in self._reads() if each.original is None), math.inf)
 
-    async def _doubt(self, step: Doubt | None) -> None:
-        if self._carrier.second_road == "request":
-            # Nothing but an answer is a sign of life here: the question is the read itself.
-            if step is Doubt.ASK:
+    async def _take_step(self, step: LivenessStep | None) -> None:
+        if self._carrier.repeat_via == "request":
+            # The carrier has no ping, so the copies of the reads ask for the sign of life.
+            if step is LivenessStep.ASK:
                 await self._repeat(self)
-        elif step is Doubt.ASK:
+        elif step is LivenessStep.ASK:
             with trio.move_on_after(GRACE_SECONDS):
                 if await self._carrier.ping():
                     self._heard = trio.current_time()
         elif self._replace is not None:
-            with suppress(PlayheadError):  # this connection stays, and the next doubt tries again
+            with suppress(PlayheadError):  # this connection stays, and the next step tries again
                 await self._repeat(await self._replace(self))
 
     async def _repeat(self, other: Connection) -> None:
-        """Send the waiting reads over `other` too, one after the other: the first of two answers counts.
+        """Send a copy of each waiting read over `other`, one after another. The first of two answers counts.
 
-        Over this connection itself, where each read has a way of its own, only those that are silent, as long
-        as the new way is the faster one.
+        If `other` is this connection (HTTP: a POST per read), repeat only silent reads, and stop once an
+        original answers before its copy.
         """
-        for waiting in [each for each in self._reads() if each.first is None]:
+        for waiting in [each for each in self._reads() if each.original is None]:
             if waiting.outgoing.id not in self._waiting:
                 continue  # it was answered meanwhile
             if other is self and trio.current_time() - max(waiting.started, waiting.touched) < GRACE_SECONDS:
                 continue
             outgoing = waiting.outgoing
             with trio.CancelScope() as scope:
-                waiting.rivals.append(scope)
+                waiting.copies.append(scope)
                 try:
                     result = await other.request(
                         outgoing.method,
@@ -499,7 +508,7 @@ class Connection:
                 except RemoteError as error:
                     self._fail(waiting, error)
                 except PlayheadError:
-                    return  # the first one goes on waiting
+                    return  # the original goes on waiting
                 else:
                     waiting.answer = Answered(outgoing.id, result, None)
                     waiting.answered.set()
@@ -508,9 +517,9 @@ class Connection:
                 return
 
     def _due(self, waiting: _Waiting) -> float:
-        """The moment at which a request has waited too long if no sign of life arrives until then."""
-        if waiting.spent_seconds is not None:
-            return math.inf  # it is cancelled, and may take a while to end
+        """Return the time at which a request is overdue if no sign of life arrives until then."""
+        if waiting.exceeded_seconds is not None:
+            return math.inf  # it is cancelled already, and may take a while to end
         heard = max(waiting.started, waiting.touched, self._last_asked())
         return min(heard + waiting.silent_seconds, waiting.started + waiting.total_seconds)
 
@@ -518,9 +527,8 @@ class Connection:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Connect, without a handshake; close with the block."""
-        # The groups of the nurseries, the carrier's too, wrap what the body raises.
-        with unwrap_exception_group(deep=True):
+        """Connect, without a handshake, and close at the end of the block."""
+        with unwrap_exception_group(deep=True):  # the nurseries, the carrier's too, wrap errors of the body
             async with self._carrier.open(self), trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._keep_time)
@@ -537,29 +545,26 @@ class Connection:
         follow: Callable[[Connection], Awaitable[None]],
         task_status: trio.TaskStatus[Connection],
     ) -> None:
-        """Open, agree on a revision, and stay open until the connection ends or is left. Start it with
-        `nursery.start`. Meanwhile the server's own stream is received, and `follow` runs.
+        """Open the connection, agree on a revision, and stay open until the connection ends or `leave` is
+        called. Start it with `nursery.start`. Meanwhile the server's own stream is received, and `follow`
+        runs.
 
-        Raises `ConnectError` before it has started, and nothing afterwards: what breaks later reaches the
-        callers through their requests.
+        Raises `ConnectError` before it has started, and nothing afterwards: a later failure is raised by the
+        requests in flight.
         """
         limits, started = self.limits, False
-        places = _handshake_places()
-        await places.acquire()
-        step, limit, allowed = "accept the connection", "connect_seconds", limits.connect_seconds
+        slots = _handshake_slots()
+        await slots.acquire()
+        step = _OpeningStep("accept the connection", "connect_seconds", limits.connect_seconds)
         try:
-            with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
+            with trio.CancelScope(deadline=trio.current_time() + step.seconds) as scope:
                 async with self.opened():
-                    step, limit, allowed = (
-                        "finish the handshake",
-                        "handshake_seconds",
-                        limits.handshake_seconds,
-                    )
-                    scope.deadline = trio.current_time() + allowed
-                    await negotiate(self, mode=mode, seconds=allowed)
+                    step = _OpeningStep("finish the handshake", "handshake_seconds", limits.handshake_seconds)
+                    scope.deadline = trio.current_time() + step.seconds
+                    await negotiate(self, mode=mode, seconds=step.seconds)
                     scope.deadline = math.inf
                     started = True
-                    places.release()
+                    slots.release()
                     task_status.started(self)
                     self._nursery.start_soon(self._carrier.listen)
                     self._nursery.start_soon(follow, self)
@@ -570,22 +575,22 @@ class Connection:
             raise connect_error(error, self.server, self.diagnosis()) from error
         finally:
             if not started:
-                places.release()
+                slots.release()
             self.leave()
         if scope.cancelled_caught:
             raise ConnectError(
-                f"{self.server} did not {step} in {allowed:g} s (Limits.{limit}): check that it is the right"
-                f" server and speaks MCP{self.diagnosis()}"
-            ) from DeadlineError(f"{limit} have passed")
+                f"{self.server} did not {step.action} in {step.seconds:g} s (Limits.{step.limit}): check that"
+                f" it is the right server and speaks MCP{self.diagnosis()}"
+            ) from DeadlineError(f"{step.limit} have passed")
 
 
 @asynccontextmanager
 async def reporting(on_progress: OnProgress) -> AsyncIterator[Broadcast[ProgressReport]]:
     """Pass reports to `on_progress` in one task while the body runs, the newest one each time.
 
-    With a callback that waits, a task for each report of a server that reports without end would fill the
-    memory. The last report is delivered after the body; cancelling drops it. What `on_progress` raises
-    cancels the body and is raised here.
+    One task, because a task per report would fill the memory if the callback is slow and the server reports
+    without end. The last report is delivered after the body; cancelling drops it. An exception of
+    `on_progress` cancels the body and is raised here.
     """
     reports = Broadcast[ProgressReport](capacity=1)
 
@@ -600,26 +605,26 @@ async def reporting(on_progress: OnProgress) -> AsyncIterator[Broadcast[Progress
             reports.close()
 
 
-def _handshake_places() -> trio.Semaphore:
+def _handshake_slots() -> trio.Semaphore:
     try:
-        return _PLACES.get()
+        return _HANDSHAKE_SLOTS.get()
     except LookupError:
-        places = trio.Semaphore(HANDSHAKES_AT_ONCE)
-        _PLACES.set(places)
-        return places
+        slots = trio.Semaphore(HANDSHAKES_AT_ONCE)
+        _HANDSHAKE_SLOTS.set(slots)
+        return slots
 
 
 def connect_error(cause: PlayheadError, server: str, diagnosis: str = "") -> ConnectError:
-    """The error for a connection that could not be opened because of `cause`."""
+    """Return the error for a connection that could not be opened because of `cause`."""
     if isinstance(cause, ConnectError):
         return cause
     message = str(cause)
     more = "" if diagnosis.removeprefix("; ") in message else diagnosis
     wait = cause.retry_after_seconds if isinstance(cause, TransportError) else None
-    # The place is often a part of the server's name, or all of it: it is named once.
-    place = message.removeprefix("could not connect to ").partition(" ")[0].rstrip(":")
-    if message.startswith("could not connect to ") and place in server:
-        message = message.replace(place, server, 1)
+    # The server's name often contains the address, so the name replaces the address in the message.
+    address = message.removeprefix("could not connect to ").partition(" ")[0].rstrip(":")
+    if message.startswith("could not connect to ") and address in server:
+        message = message.replace(address, server, 1)
     elif message.startswith(f"{server} "):
         message = f"could not connect: {message}"
     else:

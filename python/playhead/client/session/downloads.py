@@ -1,6 +1,6 @@
-"""Files that a server authorises out of band (SEP-2631, a draft).
+"""Downloads of files over HTTP that an MCP server authorises (SEP-2631, a draft).
 
-The server names a file in a result, `files/authorizeDownload` returns a URL for it, and that URL expires.
+A result names a file, and the server answers `files/authorizeDownload` with a URL for it, which expires.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AUTHORIZE_METHOD: Final = "files/authorizeDownload"
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}", re.ASCII)
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{0,8192}", re.ASCII)
-_OURS: Final = frozenset(
+_CLIENT_HEADERS: Final = frozenset(
     {
         "accept-encoding",
         "connection",
@@ -36,17 +36,18 @@ _OURS: Final = frozenset(
         "upgrade",
     }
 )
-"""Headers that a server cannot set for us: they describe the connection, or the range."""
+"""Headers that the server may not set, because they describe the connection or the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """The place from which a resource is read. URL and headers are secrets: they alone give access."""
+    """The URL and headers with which a file is read. Both are secrets, because they are enough to get
+    access."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     expires_at: float | None = None
-    """Time of day in seconds since 1970."""
+    """The time in seconds since 1970."""
     file: FileValue | None = None
     """The file as the server describes it with the URL."""
 
@@ -63,7 +64,8 @@ def offers_downloads(handshake: Mapping[str, Any] | None) -> bool:
 
 
 def own_origin(server_url: str | None) -> frozenset[Origin]:
-    """Return the origin of a server that the user named by URL: its files may be there, at any address."""
+    """Return the origin of a server's URL, from which its files may be read even at a private address. The
+    user configured it."""
     if server_url is None:
         return frozenset()
     scheme, colon, rest = server_url.partition("://")
@@ -71,11 +73,11 @@ def own_origin(server_url: str | None) -> frozenset[Origin]:
     try:
         return frozenset({Origin.of(check_url(f"{scheme}{colon}{rest}"))})
     except BlockedAddressError:
-        return frozenset()  # reached by a form of address that no link may have
+        return frozenset()  # the form of its address is not allowed in links
 
 
 def web_origins(config: ServerConfig) -> frozenset[Origin]:
-    """Return the origins whose files are read at any address: allowed ones, and that of the server's URL."""
+    """Return the origins that may have a private address: `allow_origins`, and the server's own."""
     return parse_origins(config.allow_origins) | own_origin(config.url)
 
 
@@ -108,7 +110,7 @@ def _headers(raw: object, *, server: str) -> dict[str, str]:
         return {}
     if not isinstance(raw, dict):
         raise ProtocolError(f"{server}: expected headers of a download as an object, got another value")
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in raw.items():
         is_text = isinstance(name, str) and isinstance(value, str)
         if not is_text or not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
@@ -116,13 +118,13 @@ def _headers(raw: object, *, server: str) -> dict[str, str]:
                 f"{server}: expected printable header names and values of a download, got another value for"
                 f" {name[:50]!r}"
             )
-        if name.lower() not in _OURS:
-            found[name.lower()] = value
-    return found
+        if name.lower() not in _CLIENT_HEADERS:
+            headers[name.lower()] = value
+    return headers
 
 
 def _time(raw: object) -> float | None:
-    """Return the time; None for one that cannot be read, since the origin decides in any case."""
+    """Return the time; None if it is invalid, which is harmless because the origin refuses an expired URL."""
     try:
         return datetime.fromisoformat(raw).timestamp() if isinstance(raw, str) else None
     except (ValueError, OverflowError):

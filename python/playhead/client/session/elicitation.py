@@ -1,11 +1,13 @@
 """Elicitation: a server's questions to the user in the middle of a request, in every protocol revision.
 
-MCP 2025-11-25, "Elicitation". Revisions with a handshake send `elicitation/create` as a separate request.
-Since 2026-07-28 the request is answered with `input_required` and sent again with the answers ("Multi
-round-trip requests", SEP-2322); the server's state is returned unread and belongs to this request alone.
-Either way the program's one function gets one question at a time: a person reads one form, however many calls
-are in flight. It runs in a task of the session, so that its exceptions are the program's and not the
-server's.
+MCP 2025-11-25, "Elicitation". In revisions with a handshake the server sends `elicitation/create` as a
+request of its own. Since 2026-07-28 it answers the client's request with `input_required`, and the client
+sends that request again with the user's answers ("Multi round-trip requests", SEP-2322) and the server's
+state, unread.
+
+Either way the program's function `on_elicitation` gets one question at a time, however many calls are in
+flight, because a person reads one form at a time. It runs in a task of the session, so that its exceptions
+are raised in the program and not sent to the server.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ METHOD: Final = "elicitation/create"
 WITH_INPUT: Final = frozenset(["tools/call", "prompts/get", "resources/read"])
 """The requests that a server may answer with `input_required`."""
 PAUSE_SECONDS: Final = 0.25
-"""Wait before a request is sent again for which the server needs only its own state."""
+"""Wait before a request is sent again if the server asked no question and only returned a state."""
 
 FieldValue = str | int | float | bool | list[str]
 """The values that a form field can have."""
@@ -32,22 +34,23 @@ FieldValue = str | int | float | bool | list[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A server's question. All of it is the server's own text: show it as such, and escaped."""
+    """A server's question. All of it is the server's text, so show it as such, and escaped."""
 
     server: str
     """The server's name in messages."""
     message: str
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The form: field name → its JSON schema (string, number, boolean, choice). Empty with a `url`."""
+    """The form: the JSON schema (string, number, boolean, choice) of each field by name. Empty with a
+    `url`."""
     required: frozenset[str] = frozenset()
     url: str | None = None
-    """A page on which the user answers instead, out of this program's sight. Show it in full, and open it
-    only after the user has agreed: it may ask for secrets, and the server chose it."""
+    """A web page on which the user answers instead, unseen by this program. Show the URL in full, and open it
+    only after the user has agreed, because the server chose it and it may ask for secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The user's reply. `content` belongs to `accept`; fields left out get their defaults, if any."""
+    """The user's reply. `content` is used with `accept` only; missing fields get their defaults, if any."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, FieldValue] = field(default_factory=dict)
@@ -59,8 +62,8 @@ NO: Final = Reply(action="cancel")
 
 
 @dataclass(slots=True, eq=False)
-class _Slot:
-    """Passes the reply from the task that asks to the task that waits."""
+class _OpenQuestion:
+    """A question, and the reply that the session's task passes to the task that waits for it."""
 
     question: Question
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -81,8 +84,8 @@ class Elicitor:
 
     @property
     def last_asked(self) -> float:
-        """The last time that a question was open, on trio's clock; 0.0 if never. While a person thinks, the
-        server is not considered silent."""
+        """The last time at which a question was open, on trio's clock; 0.0 if never. Until then the server
+        does not count as silent, because it waits for a person."""
         return trio.current_time() if self._open else self._last
 
     async def ask(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,33 +95,33 @@ class Elicitor:
         `on_elicitation`, and the `UsageError` for a missing required field, are raised from the session's
         context, not here.
         """
-        slot = _Slot(question_of(params, server=self._server))
+        asked = _OpenQuestion(question_of(params, server=self._server))
         self._open += 1
         try:
             async with self._lock:
-                self._nursery.start_soon(self._put, slot)
-                await slot.over.wait()
+                self._nursery.start_soon(self._call_program, asked)
+                await asked.over.wait()
         finally:
-            slot.scope.cancel()
+            asked.scope.cancel()
             self._open -= 1
             self._last = trio.current_time()
-        if slot.reply.action != "accept" or slot.question.url is not None:
-            return {"action": slot.reply.action}
-        return {"action": "accept", "content": {**slot.reply.content}}
+        if asked.reply.action != "accept" or asked.question.url is not None:
+            return {"action": asked.reply.action}
+        return {"action": "accept", "content": {**asked.reply.content}}
 
-    async def _put(self, slot: _Slot) -> None:
+    async def _call_program(self, asked: _OpenQuestion) -> None:
         try:
-            with slot.scope:
-                reply = await self._on_elicitation(slot.question)
-                slot.reply = with_defaults(reply, slot.question)
+            with asked.scope:
+                reply = await self._on_elicitation(asked.question)
+                asked.reply = with_defaults(reply, asked.question)
         finally:
-            slot.over.set()
+            asked.over.set()
 
 
 def question_of(params: Mapping[str, Any], *, server: str) -> Question:
-    """The question in `params`. Fields without an object as their schema are left out.
+    """Read the question in `params`. Fields whose schema is not an object are left out.
 
-    Raises `ProtocolError` without a message, and without a schema or the URL of a page.
+    Raises `ProtocolError` without a message, and without both a schema and a URL.
     """
     match params:
         case {"mode": "url", "message": str() as message, "url": str() as url}:
@@ -144,7 +147,7 @@ def question_of(params: Mapping[str, Any], *, server: str) -> Question:
 
 
 def with_defaults(reply: Reply, question: Question) -> Reply:
-    """`reply` with the defaults of the fields it leaves out (SEP-1034), if these are valid values.
+    """Return `reply`, with the valid defaults (SEP-1034) of the fields that it leaves out.
 
     Raises `UsageError` if a required field is still missing.
     """
@@ -164,7 +167,7 @@ def with_defaults(reply: Reply, question: Question) -> Reply:
 
 
 def is_value(value: object) -> bool:
-    """True if `value` can be the value of a field."""
+    """Return whether `value` can be the value of a field."""
     if isinstance(value, list):
         return all(isinstance(item, str) for item in value)
     return isinstance(value, str | int | float | bool)
@@ -174,7 +177,7 @@ def is_value(value: object) -> bool:
 
 
 class RefusedError(Exception):
-    """A request of the server's is answered with an error. Attribute: `code`."""
+    """The error to send as the answer to a server's request. Attribute: `code`."""
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
@@ -186,7 +189,7 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def handlers(elicitor: Elicitor | None) -> dict[str, Handler]:
-    """The requests of a server that the program answers, by method."""
+    """Return the handlers of the server's requests by method: of elicitation, if there is an `elicitor`."""
     if elicitor is None:
         return {}
 
@@ -212,9 +215,9 @@ async def params_with_input(
     limits: Limits,
     server: str,
 ) -> dict[str, Any]:
-    """Return the parameters for sending a request again that was answered with `input_required`.
+    """Return the parameters with which to repeat a request that was answered with `input_required`.
 
-    `rounds` is the number of such answers, `result` the last one. Raises `LimitError` past
+    `rounds` is the number of such answers, and `result` is the last one. Raises `LimitError` past
     `Limits.input_rounds`, and `ProtocolError` if the server requests something that was not offered.
     """
     if rounds > limits.input_rounds:

@@ -1,11 +1,13 @@
-"""Agree on a protocol revision, without spending the handshake's time twice.
+"""The handshake, which sets the protocol revision of a connection.
 
-`auto` sends `server/discover` first (revision 2026-07-28) and falls back to `initialize`. The probe may take
-a third of the handshake's time: an old server that ignores it must have enough left to start. A server that
-answers late is not lost: it answers `initialize`, or, having switched to the new revision on the late probe,
-refuses it with -32022 and is asked once more. A server that *exits* on the unknown method is started again
-and sent only `initialize` (supervisor.py). One that refuses the revision of `initialize` in words, where the
-specification has it offer another, is asked once more for the oldest.
+The mode `auto` probes with `server/discover` (revision 2026-07-28) and falls back to `initialize`. The probe
+may take a third of the handshake's time, so that an old server that ignores it has enough time left to start.
+
+Exceptions: A server that receives the probe late may have switched to the new revision, and refuses
+`initialize` with -32022; then `server/discover` is sent again. A server that exits on the unknown method is
+started again and gets only `initialize` (supervisor.py). A server that refuses the revision of `initialize`
+in words, although the specification requires it to offer another, gets `initialize` again with the oldest
+revision.
 """
 
 from __future__ import annotations
@@ -31,14 +33,14 @@ from playhead.protocol.messages import UNSUPPORTED_PROTOCOL_VERSION, RpcError
 from playhead.protocol.revisions import CLIENT_INFO, NEWEST, NEWEST_INITIALIZED, OLDEST, REVISIONS
 
 PROBE_SHARE: Final = 1 / 3
-"""The probe's share of the handshake allowance. The rest is enough for an old server to start."""
+"""The probe's share of the handshake's time."""
 
 _WITHOUT_INITIALIZE: Final = tuple(name for name, row in REVISIONS.items() if not row.has_initialize)
 
 _REVISION_REFUSED: Final = re.compile(
     r"(unsupported|invalid)( mcp| protocol)+ version|version .{0,40}not supported", re.IGNORECASE
 )
-"""Matches the words of servers in the field."""
+"""Matches the refusals of known servers."""
 
 
 def check_mode(mode: str) -> None:
@@ -49,7 +51,7 @@ def check_mode(mode: str) -> None:
 
 
 class Negotiating(Protocol):
-    """A connection without a revision."""
+    """The parts of a connection that the handshake uses."""
 
     server: str
     exchange: Exchange
@@ -63,7 +65,7 @@ class Negotiating(Protocol):
 
 
 async def negotiate(connection: Negotiating, *, mode: str, seconds: float) -> None:
-    """Set the revision of `connection`. The caller sets a deadline for the whole.
+    """Set the revision of `connection`. The caller limits the time; `seconds` is that limit.
 
     Raises `TransportError` if no answer arrived, `AccessDeniedError` for HTTP 401 and 403, and `RemoteError`
     if both sides have no revision in common.
@@ -80,7 +82,7 @@ async def negotiate(connection: Negotiating, *, mode: str, seconds: float) -> No
 
 
 class _RevisionRefusedError(ProtocolError):
-    """-32022: the server supports other revisions and names them."""
+    """The server answered -32022: it supports other revisions, and should name them in `supported`."""
 
     def __init__(self, message: str, *, supported: list[str] | None) -> None:
         super().__init__(message)
@@ -88,7 +90,8 @@ class _RevisionRefusedError(ProtocolError):
 
 
 async def _probed(connection: Negotiating, *, seconds: float) -> bool:
-    """True if the server answered the probe; False if `initialize` is worth trying."""
+    """Probe with `server/discover`. Return True if the server supports the new revision, False if
+    `initialize` is worth trying."""
     with trio.move_on_after(seconds):
         try:
             await _discover(connection)
@@ -99,8 +102,7 @@ async def _probed(connection: Negotiating, *, seconds: float) -> bool:
         except AccessDeniedError:
             raise
         except (HttpStatusError, RemoteError):
-            # An answer all the same; some old servers answer an unknown method with a 500.
-            return False
+            return False  # old servers answer an unknown method with an error, some with HTTP 500
         return True
     return False
 
@@ -159,7 +161,7 @@ async def _request(connection: Negotiating, method: str, params: Mapping[str, An
 
 
 def _check(connection: Negotiating, method: str, result: Mapping[str, Any], *fields: str) -> None:
-    """Raise `ProtocolError` if `fields` of a result are not what the specification says."""
+    """Raise `ProtocolError` if any of the `fields` of a result does not have the type that MCP specifies."""
     invalid = [field for field in fields if not _IS_VALID[field](result.get(field))]
     if invalid:
         raise ProtocolError(

@@ -1,8 +1,8 @@
-"""One GET for a byte range of a web resource (RFC 9110, section 14), and what its answer shows.
+"""One GET for a byte range of a web resource (RFC 9110, section 14), with its answer checked.
 
-`downloads` reads whole resources with it; the example audio server fetches its pages with `fetch_range`. The
-HTTP client must be a guarded one (`playhead.net_guard`), because others chose these URLs. Messages show them
-without their query values: a signed URL is a secret.
+`http_range_reader` reads whole resources with `open_range`; the example audio server fetches its pages with
+`fetch_range`. The HTTP client must be a guarded one (`playhead.net_guard`), because servers chose the URLs.
+Messages show a URL without its query values, because a signed URL is a secret.
 """
 
 from __future__ import annotations
@@ -52,21 +52,22 @@ if TYPE_CHECKING:
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(?:(\d{1,18})|\*)", re.ASCII)
 _NOT_SHARED = re.compile(r"(?:^|[\s,])(?:private|no-store)\b", re.IGNORECASE)
 _STRONG_AGE = timedelta(seconds=1)
-"""A date is a strong validator once the resource was left alone for a second (RFC 9110, 8.8.2.2)."""
+"""`Last-Modified` is a strong validator if it is a second or more before `Date` (RFC 9110, 8.8.2.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceVersion:
-    """The marks of a version of a resource: its validators (RFC 9110, section 8.8) and its size."""
+    """The validators (RFC 9110, section 8.8) and the size of a version of a resource."""
 
     etag: str | None = None
     last_modified: str | None = None
     is_date_strong: bool = False
     total_bytes: int | None = None
     honours_ranges: bool | None = None
-    """A range was answered with 206, or with the whole resource; None before the first answer."""
+    """True if a range was answered with 206, False if with the whole resource; None before the first
+    answer."""
     is_private: bool = False
-    """Its answers are not for a shared cache (`Cache-Control: private`, or `no-store`)."""
+    """True if a shared cache must not store it (`Cache-Control: private`, or `no-store`)."""
 
     @classmethod
     def of(cls, headers: Mapping[str, str], *, total_bytes: int | None, is_partial: bool) -> ResourceVersion:
@@ -86,15 +87,15 @@ class ResourceVersion:
 
     @property
     def if_range(self) -> str | None:
-        """The value of `If-Range`: the strong entity tag, else a date that is one; None without either.
+        """The value of `If-Range`: the strong entity tag or, else, a date that is a strong validator.
 
-        None too for one with bytes beyond ASCII: an origin may send them, but a request cannot.
+        None without either, and for a value beyond ASCII, which an answer may contain but a request may not.
         """
         value = self.strong_etag or (self.last_modified if self.is_date_strong else None)
         return value if value is not None and value.isascii() else None
 
     def difference(self, other: ResourceVersion) -> str | None:
-        """Name a mark that `other` has and this version has not; None if both may be the same version."""
+        """Return a phrase for the first difference of `other`; None if both may be the same version."""
         pairs: list[tuple[str, object, object]] = [("total bytes", self.total_bytes, other.total_bytes)]
         if self.strong_etag is None or self.strong_etag != other.etag:
             pairs.append(("entity tag", _opaque(self.etag), _opaque(other.etag)))
@@ -107,30 +108,30 @@ class ResourceVersion:
         return None
 
     def joined(self, other: ResourceVersion, *, url: str, start: int) -> ResourceVersion:
-        """This version with what `other`, of the answer at byte `start`, adds.
+        """Return this version, completed by `other`, the version of the answer at byte `start`.
 
-        Raises `ResourceChangedError` if they are two versions.
+        Raises `ResourceChangedError` if they differ.
         """
-        if (found := self.difference(other)) is not None:
-            raise changed(url, start, found)
+        if (difference := self.difference(other)) is not None:
+            raise changed(url, start, difference)
+        preferred = self
         if self.if_range is None and other.if_range is not None:
-            first = replace(other, total_bytes=self.total_bytes)
-        else:
-            first = self
+            preferred = replace(other, total_bytes=self.total_bytes)
         return replace(
-            first,
-            etag=first.etag or other.etag,
-            last_modified=first.last_modified or other.last_modified,
-            total_bytes=other.total_bytes if first.total_bytes is None else first.total_bytes,
+            preferred,
+            etag=preferred.etag or other.etag,
+            last_modified=preferred.last_modified or other.last_modified,
+            total_bytes=other.total_bytes if preferred.total_bytes is None else preferred.total_bytes,
             honours_ranges=self.honours_ranges or other.honours_ranges,
             is_private=self.is_private or other.is_private,
         )
 
 
-def changed(url: str, start: int, found: str) -> ResourceChangedError:
+def changed(url: str, start: int, difference: str) -> ResourceChangedError:
+    """Return the error for an answer at byte `start` that belongs to another version."""
     return ResourceChangedError(
-        f"{redacted_url(url)} changed while it was read: got {found} at byte {start}; read it again from the"
-        " start",
+        f"{redacted_url(url)} changed while it was read: got {difference} at byte {start}; read it again from"
+        " the start",
         offset=start,
     )
 
@@ -140,7 +141,7 @@ UNKNOWN_VERSION = ResourceVersion()
 
 @dataclass(slots=True, kw_only=True)
 class RangeBody:
-    """The answer to one ranged GET, with its head read and checked, and its body still arriving.
+    """The answer to one ranged GET. Its head was checked, and its body is still arriving.
 
     `take` returns the bytes from `position` on. Close it with `aclose`.
     """
@@ -155,22 +156,23 @@ class RangeBody:
     arrivals: Arrivals | None
     _response: HttpResponse = field(repr=False)
     _skip: int = 0
-    """Bytes before `position` that a whole body begins with."""
+    """The number of bytes still to drop, if the origin ignored the range and sends the bytes before it."""
     _rest: bytes = field(default=b"", repr=False)
+    """Bytes that have arrived and were not taken yet."""
     is_over: bool = False
-    """The body has ended."""
+    """True once the body has ended."""
 
     @property
     def arrived_up_to(self) -> int:
-        """Offset in the resource of the end of what has arrived; before `position` while a whole body has not
-        come that far."""
+        """Offset in the resource of the end of the bytes taken or dropped so far. Less than `position` while
+        bytes before it are still to be dropped."""
         return self.position - self._skip
 
     async def take(self, n_bytes: int) -> bytes:
         """Return the next `n_bytes`, or fewer if the body ends before.
 
-        Raises `ConnectionLostError` if it ends before it promised, `DeadlineError`, and `ProtocolError` if it
-        is longer than it promised.
+        Raises `DeadlineError`, `ConnectionLostError` if the body ends before the promised length, and
+        `ProtocolError` if it is longer.
         """
         pieces: list[bytes] = []
         missing = n_bytes
@@ -195,7 +197,7 @@ class RangeBody:
         return b"".join(pieces)
 
     async def peek(self, n_bytes: int) -> bytes:
-        """Return what `take` will return next. Raises as `take`."""
+        """Return the bytes that `take` will return next. Raises as `take`."""
         piece = await self.take(n_bytes)
         self._rest = piece + self._rest
         self.position -= len(piece)
@@ -203,7 +205,7 @@ class RangeBody:
         return piece
 
     def _is_framed(self) -> bool:
-        """Return whether the message ends by itself, and not with the connection."""
+        """Return whether the message has its own end, other than that of the connection."""
         headers = self._response.headers
         return "content-length" in headers or "transfer-encoding" in headers
 
@@ -230,7 +232,7 @@ class RangeBody:
         self.is_over = self.is_over or self.position == self.end
 
     async def aclose(self) -> None:
-        """Close the answer; a connection with bytes still to come is closed with it. Idempotent."""
+        """Close the answer, and its connection too if the body has not ended. Idempotent."""
         await self._response.aclose()
 
 
@@ -247,11 +249,11 @@ async def open_range(
 ) -> RangeBody:
     """Send `GET` with `Range: bytes=start-(end-1)`, and return the answer when its head has been checked.
 
-    A 206 begins at `start`. A 200 is the whole resource: what is before `start` is dropped as it arrives.
-    `headers` are sent to the URL's own origin and nowhere else. `known` is the version of earlier answers, of
-    which `If-Range` is sent; the caller compares the answer's (`ResourceVersion.joined`), because others may
-    have arrived meanwhile. `arrivals` is notified of the bytes. Only `http_origins` are
-    read by http, in redirects too; None: any.
+    A 206 begins at `start`. A 200 is the whole resource; its bytes before `start` are dropped as they arrive.
+    `headers` are sent to the URL's own origin only. `known` is the version of earlier answers, for
+    `If-Range`. The caller compares the version of this answer (`ResourceVersion.joined`), because other
+    answers may have arrived meanwhile. `arrivals` is notified of the bytes. Only `http_origins` may be read
+    over http, in redirects too; None allows any.
 
     Raises:
         RangePastEndError: the resource ends at or before `start` (HTTP 416).
@@ -270,7 +272,7 @@ async def open_range(
         response = await _send(client, url, _encoded(headers or {}), _encoded(ranged), http_origins)
     try:
         return _checked(response, url, start, known=known, arrivals=arrivals)
-    except BaseException:  # whatever is wrong with it: the answer holds a connection
+    except BaseException:  # the answer holds a connection
         await response.aclose()
         raise
 
@@ -286,7 +288,8 @@ async def _send(
 
     def follow(request: HttpRequest, _response: HttpResponse, to: WebAddress) -> HttpRequest:
         is_own = _checked_origin(str(to), http_origins) == origin
-        # What another origin has not got, it cannot send back: they are left out from then on.
+        # Another origin must not see these headers. Later redirects do not get them back, even to this
+        # origin.
         headers = request.headers if is_own else [pair for pair in request.headers if pair not in own]
         return replace(request, url=to, headers=headers)
 
@@ -347,7 +350,7 @@ def _checked(
 
 def _check_status(response: HttpResponse, url: str, start: int, known: ResourceVersion) -> None:
     status = response.status
-    said = f"{redacted_url(url)} answered HTTP {status} {response.reason} to a read at byte {start}"
+    message = f"{redacted_url(url)} answered HTTP {status} {response.reason} to a read at byte {start}"
     if status == 416:
         match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
         total = int(match[3]) if match is not None and match[3] is not None else None
@@ -355,20 +358,20 @@ def _check_status(response: HttpResponse, url: str, start: int, known: ResourceV
         if size is not None and (start < size or total not in {None, size}):
             got = "no total" if total is None else f"a total of {total} bytes"
             raise changed(url, start, f"HTTP 416 with {got} in place of {size}")
-        # "bytes */N" tells the size; a size beyond `start` would contradict the status.
+        # "bytes */N" gives the size; a size beyond `start` contradicts the status.
         if total is not None and total > start:
-            raise ProtocolError(f"{said}, but says that it has {total} bytes")
-        raise RangePastEndError(f"{said}: it ends before", code=status)
+            raise ProtocolError(f"{message}, but says that it has {total} bytes")
+        raise RangePastEndError(f"{message}: it ends before", code=status)
     if is_retryable(status):
         raise HttpStatusError(
-            f"{said}; the read can be repeated",
+            f"{message}; the read can be repeated",
             status=status,
             retry_after_seconds=retry_after_seconds(response.headers, now=time.time()),
         )
     if status in (401, 403):
-        raise AccessDeniedError(f"{said}; expected a link that needs no credentials", status=status)
+        raise AccessDeniedError(f"{message}; expected a link that needs no credentials", status=status)
     if status not in (200, 206):
-        raise HttpRefusedError(f"{said}; expected 206 or 200. Check the link", status=status)
+        raise HttpRefusedError(f"{message}; expected 206 or 200. Check the link", status=status)
     encoding = response.headers.get("content-encoding", "identity")
     if encoding != "identity":
         raise ProtocolError(
@@ -383,7 +386,7 @@ def _past_end(url: str, start: int) -> RangePastEndError:
 
 
 def _content_range(response: HttpResponse, url: str, start: int) -> tuple[int, int, int | None]:
-    """The half-open range and the total that a 206 claims."""
+    """Return the half-open range and the total size that a 206 claims."""
     text = response.headers.get("content-range", "")
     match = _CONTENT_RANGE.fullmatch(text)
     if match is None or match[1] is None or int(match[2]) < int(match[1]):
@@ -414,10 +417,10 @@ def _opaque(etag: str | None) -> str | None:
 
 def _date(text: str | None) -> datetime | None:
     try:
-        found = None if text is None else parsedate_to_datetime(text)
+        date = None if text is None else parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-    return None if found is None or found.tzinfo is None else found
+    return None if date is None or date.tzinfo is None else date
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,9 +439,9 @@ async def fetch_range(
 ) -> HttpRange:
     """Read `[start, end)` with one GET; fewer bytes if the resource ends before.
 
-    A 200 is the whole resource from byte 0: the requested part is cut out of it and the rest is not
-    downloaded. Raises and cancellation: as `open_range`, and `LimitError` before a range of more than
-    `limits.block_bytes`, or a whole body with more than that before `end`, is read.
+    A 200 is the whole resource from byte 0: the requested part is cut out of it, and the rest after it is not
+    downloaded. Raises `LimitError`, before the body is read, if more than `limits.block_bytes` would have to
+    be downloaded, and otherwise as `open_range`. Cancelled: as `open_range`.
     """
     body = await open_range(client, url, start, end)
     try:
@@ -446,11 +449,11 @@ async def fetch_range(
         n_bytes = needed if body.version.honours_ranges is False else needed - start
         what = f"one read of {redacted_url(url)} (an origin that ignores ranges sends what is before it)"
         check_block(n_bytes, allowed=limits.block_bytes, what=what)
-        found = await body.take(end - start)
-        if start and not found:
+        data = await body.take(end - start)
+        if start and not data:
             raise _past_end(url, start)
         return HttpRange(
-            body=found,
+            body=data,
             total_bytes=body.version.total_bytes,
             mime_type=body.mime_type,
             etag=body.version.etag,

@@ -1,14 +1,14 @@
-"""Read a web resource from its origin, page by page: a link to the web, or a file that a server authorises.
+"""A reader of a web resource's pages from its origin: of a web link, or of a file that a server authorises.
 
     page [a, b) ─┐
     page [b, c) ─┼─▶ one GET from `a` on, whose body is read as the pages ask for it
     page [z, …) ───▶ another GET
 
-A GET per page would cost a round trip each. Here consecutive pages share one body: after the first round trip
-bytes arrive at the speed of the link, and a reader that pauses stops the origin by TCP alone. A page that
-continues no body (a seek, a second read of a late page) starts another.
+A GET per page would cost a round trip each. So consecutive pages share one body: after the first round trip,
+bytes arrive at the speed of the link, and if the reader pauses, TCP's flow control stops the origin. A page
+that continues no body (a seek, a second read of a late page) starts another GET.
 
-The URL of a file expires (`downloads`). An expired one is authorised again, and reading goes on at the same
+The URL of a file expires (`downloads`). Then the server authorises a new one, and reading goes on at the same
 byte.
 """
 
@@ -40,37 +40,38 @@ if TYPE_CHECKING:
     from playhead.content.types import FileValue
 
 RENEW_SECONDS: Final = 30.0
-"""A URL is authorised again at most this often."""
+"""The shortest time between two authorisations after the first."""
 EXPIRED: Final = frozenset({401, 403, 410})
 """Statuses of an expired URL: S3, Azure and CloudFront send 403."""
 PLAY_BYTES: Final = MIB
-"""Range of one GET for a player. It reads in bursts of about this size, and an origin should not hold an
-answer open while the listener hears what has arrived."""
+"""The length of the range of one GET for a player. It reads in bursts of about this size, and an origin
+should not have to hold an answer open while the audio of a burst plays."""
 SAVE_BYTES: Final = 16 * GIB
-"""Range of one GET for a file to save: the rest of it."""
+"""The length of the range of one GET for a file to save, so that one GET reads all of it."""
 MOST_IDLE: Final = 2
-"""Bodies that no page continues any more, kept for a reader that comes back."""
+"""Limits the open bodies that no page is reading. A reader that seeks back may continue them."""
 
 
 class _SharedBody:
-    """One GET, read by consecutive pages in turn."""
+    """The body of one GET, which consecutive pages read in turn."""
 
     def __init__(self, start: int, stop: int) -> None:
         self.stop = stop
-        """End of the range asked for."""
+        """End of the requested range."""
         self.position = start
-        """The next byte now, and `claimed` the next one after the pages that wait for their turn."""
+        """The next byte of the body."""
         self.claimed = start
-        self.turn = trio.Lock()  # first come, first served
+        """The next byte of the body after the pages that wait for their turn."""
+        self.turn = trio.Lock()  # grants the turns in the order of the requests
         self.body: RangeBody | None = None
         self.is_over = False
 
 
 class HttpRangeReader:
-    """Reads `[start, end)` of one resource; an instance is a `playhead.stream.answer.ReadRange`.
+    """A `playhead.stream.answer.ReadRange` of one resource.
 
-    Several reads may run at once. All answers must be of one version of the resource: its validators and its
-    size are compared, and `If-Range` is sent. Close it with `aclose` when no read is running.
+    Several reads may run at once. All answers must belong to one version of the resource: `If-Range` is sent,
+    and validators and size are compared. Close it with `aclose` when no read is running.
     """
 
     def __init__(
@@ -82,11 +83,11 @@ class HttpRangeReader:
         run_bytes: int = SAVE_BYTES,
         arrivals: Arrivals | None = None,
     ) -> None:
-        """`authorize` is a URL, or returns a new one each time it is called.
+        """`authorize` is a URL, or a function that returns a new one on each call.
 
-        Only origins in `allow_origins` may serve an authorised download by http. `run_bytes` is the range of
-        one GET. `arrivals` is notified of the bytes of the answers. Raises `errors.BlockedAddressError` if
-        the URL cannot be fetched; see `check_url`.
+        Only origins in `allow_origins` may serve an authorised download over http. `run_bytes` is the length
+        of the range of one GET. `arrivals` is notified of the bytes of the answers. Raises
+        `errors.BlockedAddressError` if the URL may not be fetched; see `check_url`.
         """
         self._client = client
         self._authorize = None if isinstance(authorize, str) else authorize
@@ -98,20 +99,21 @@ class HttpRangeReader:
         self.arrivals = arrivals
         self._version = UNKNOWN_VERSION
         self._read_bytes = 0
-        """Offset of the end of the furthest page that was read: the resource has at least as many."""
+        """Offset of the end of the furthest page that was read. The resource has at least this many bytes."""
         self._bodies: list[_SharedBody] = []
         self.file: FileValue | None = None
-        """The file as the server described it with its first URL; None for a link to the web."""
+        """The file as the server described it with its first URL; None for a web link."""
 
     async def __call__(self, start: int, end: int) -> Page:
-        """Read one page; a short one if the resource ends in it.
+        """Read one page. It is short if the resource ends in it.
 
         Raises:
             RangePastEndError: the resource ends at or before `start`.
-            ResourceChangedError: the resource is not the one of the first answer any more.
+            ResourceChangedError: an answer belongs to another version of the resource than the first one.
             ConnectError, ConnectionLostError, DeadlineError, HttpStatusError: a retry may help.
             HttpRefusedError: another status; AccessDeniedError: 401 or 403.
-            ProtocolError, RangeNotHonouredError: the answer violates HTTP, or the server's is not a download.
+            ProtocolError, RangeNotHonouredError: the origin's answer violates HTTP, or the MCP server's
+                authorisation is invalid.
             BlockedAddressError: the URL or a redirect leads to a blocked address.
             ServerError: the server does not authorise the download.
 
@@ -141,9 +143,9 @@ class HttpRangeReader:
         )
 
     async def begin(self) -> RangeBody:
-        """Send the first GET, for the beginning, and return its answer; the first pages read its body.
+        """Send the first GET, from byte 0, and return its answer. The first pages then read its body.
 
-        Raises as reading the first page, and leaves nothing open then.
+        Raises as reading the first page; nothing is left open then.
         """
         shared = _SharedBody(0, self._run_bytes)
         body = await self._open_body(shared, 0)
@@ -163,18 +165,20 @@ class HttpRangeReader:
 
     async def _piece(self, start: int, end: int) -> tuple[bytes, str | None]:
         """Return bytes from `start` on, at most up to `end`; none at the end of the resource."""
-        was_cut = False
+        was_closed = False
         while True:
-            # Without a checkpoint up to the lock, so that its queue is in the order of the claims.
+            # There is no checkpoint between here and the lock, so the lock's queue has the order of the
+            # claims.
             shared = self._claim(start, end)
             is_old = shared.body is not None
             try:
                 piece = await self._in_turn(shared, start, shared.claimed)
             except ConnectionLostError:
-                # An origin closes an answer that nobody reads for a while; that says nothing about the link.
-                if not is_old or was_cut:
+                # An origin may close an answer that was not read for a while. Then another GET is worth a
+                # try.
+                if not is_old or was_closed:
                     raise
-                was_cut = True
+                was_closed = True
                 piece = None
             if piece is not None:
                 return piece
@@ -190,7 +194,8 @@ class HttpRangeReader:
         return shared
 
     async def _in_turn(self, shared: _SharedBody, start: int, end: int) -> tuple[bytes, str | None] | None:
-        """Wait until the pages before `start` have been read, and read on; None if the body ended there."""
+        """Wait until the pages before `start` are read, and read on. None if the body ended before
+        `start`."""
         is_read = False
         try:
             async with shared.turn:
@@ -214,14 +219,14 @@ class HttpRangeReader:
         await self._drop_idle()
         shared.body = body = await self._open(start, shared.stop)
         if body.version.honours_ranges is False:
-            shared.stop = start + SAVE_BYTES  # it is the whole: another GET begins at 0 again
+            shared.stop = start + SAVE_BYTES  # read it to its end, because another GET would begin at 0 again
         return body
 
     def _end_at(self, size: int, url: str) -> None:
         """Take the end of a body without a length as the end of the resource."""
-        least = max(self._read_bytes, self._version.total_bytes or 0)
-        if size < least:
-            raise changed(url, size, f"a total of {size} bytes in place of {least} or more")
+        known_bytes = max(self._read_bytes, self._version.total_bytes or 0)
+        if size < known_bytes:
+            raise changed(url, size, f"a total of {size} bytes in place of {known_bytes} or more")
         self._version = replace(self._version, total_bytes=size)
 
     async def _drop_idle(self) -> None:
@@ -230,7 +235,7 @@ class HttpRangeReader:
             await self._drop(each)
 
     async def _drop(self, shared: _SharedBody) -> None:
-        """Let no further page use a body; the last one that does closes it."""
+        """Let no further page use a body. It is closed at once or, if a page is reading it, by that page."""
         shared.is_over = True
         if shared in self._bodies:
             self._bodies.remove(shared)
@@ -263,7 +268,7 @@ class HttpRangeReader:
                 await self._renew(download, error)
                 continue
             try:
-                # With what is known now: other answers may have arrived meanwhile.
+                # Not with `known`: other answers may have arrived meanwhile.
                 self._version = self._version.joined(body.version, url=download.url, start=start)
             except PlayheadError:
                 await body.aclose()
@@ -279,10 +284,10 @@ class HttpRangeReader:
             return self._download
 
     async def _renew(self, expired: Download, error: HttpRefusedError) -> None:
-        """Authorise again, once for all reads that found the URL expired.
+        """Request a new URL, once for all reads for which the URL `expired`.
 
-        Raises `error` if no URL has ever worked, and `HttpStatusError` with the wait if the last one was
-        authorised less than `RENEW_SECONDS` ago.
+        Within `RENEW_SECONDS` of the last request, raises `error` if no URL has ever worked, and else
+        `HttpStatusError` with the time to wait.
         """
         async with self._authorizing:
             if self._download is not expired:
@@ -297,22 +302,22 @@ class HttpRangeReader:
                     retry_after_seconds=wait,
                 ) from error
             assert self._authorize is not None
-            before, self._renewed_at = self._renewed_at, trio.current_time()
+            previous, self._renewed_at = self._renewed_at, trio.current_time()
             try:
                 renewed = await self._authorize()
             except TransportError:
-                self._renewed_at = before  # not answered, so not counted
+                self._renewed_at = previous  # a request without an answer does not count
                 raise
             _check_same(self.file, renewed)
             self._download = renewed
 
 
 def _check_same(first: FileValue | None, renewed: Download) -> None:
-    """Raise `ResourceChangedError` if the server describes another file than with the first URL."""
-    now = renewed.file
-    if first is None or now is None:
+    """Raise `ResourceChangedError` if the server's description of the file differs from the first one."""
+    second = renewed.file
+    if first is None or second is None:
         return
-    for name, was, is_now in (("size", first.size, now.size), ("digest", first.sha256, now.sha256)):
-        if was is not None and is_now is not None and was != is_now:
-            got = f"the {name} {is_now} in place of {was}, when it was authorised again,"
-            raise changed(renewed.url, 0, got)
+    for name, old, new in (("size", first.size, second.size), ("digest", first.sha256, second.sha256)):
+        if old is not None and new is not None and old != new:
+            difference = f"the {name} {new} in place of {old}, when it was authorised again,"
+            raise changed(renewed.url, 0, difference)

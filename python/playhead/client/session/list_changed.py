@@ -1,13 +1,14 @@
-"""Notice that the server's list of tools has changed, in every protocol revision.
+"""Changes of a server's list of tools, in every protocol revision, as a channel of items.
 
-Revisions with a handshake send the notification unasked, on any stream. Since 2026-07-28 (SEP-2575) it is
-sent to clients that called `subscriptions/listen`: a request that is answered when the subscription ends. It
-is called once per connection, as soon as somebody subscribes, with an id of its own that each notification
-repeats. The server acknowledges it first, and says which notifications it will send.
+An item means "list the tools again". It does not tell the change, so one item stands for all changes since
+the last one was received. After a lost subscription or connection was renewed, an item is sent too, because
+servers do not repeat the notifications that were missed.
 
-An item means "list the tools again", not what changed, so any number of changes not yet received are one
-item. Nothing is replayed: after a subscription or a connection was lost and renewed an item is sent as well,
-because nobody knows what was missed.
+In revisions with a handshake, servers send the notification unasked, on any stream. Since 2026-07-28
+(SEP-2575) a client must subscribe with `subscriptions/listen`, a request that is answered when the
+subscription ends. Each of its notifications names the id of that request, and the first one acknowledges it
+and lists the kinds of notifications that will be sent. It is sent on each connection once the program has
+called `subscribe`.
 """
 
 from __future__ import annotations
@@ -29,10 +30,9 @@ TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 CANCELLED: Final = "notifications/cancelled"
 RETRY_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
-"""Waits before another subscription. After the last the server is left alone until there is a new
-connection."""
+"""Waits before another subscription. After the last one there is none until the next connection."""
 STEADY_SECONDS: Final = 60.0
-"""A subscription that lasted this long was a good one: the waits start over after it."""
+"""After a subscription that lasted this long, the waits start over."""
 
 
 class Listener(Protocol):
@@ -47,33 +47,34 @@ class Listener(Protocol):
         """Send `subscriptions/listen` with this id, and return when it is answered, however late. Cancelling
         cancels the request.
 
-        It is not in flight: it has no deadline, and neither it nor its notifications are a sign of life.
-        Raises `ServerError`, or a `TransportError` when it is lost.
+        The request has no deadline. Raises `ServerError`, or a `TransportError` when it is lost.
         """
 
 
 @dataclass(slots=True, eq=False)
 class _Subscription:
+    """A subscription with the server, on one connection."""
+
     scope: trio.CancelScope
     is_renewed: bool
-    """Changes may have been missed before it."""
+    """True if there was another one before, so that changes may have been missed between them."""
     accepted: Mapping[str, Any] | None = None
-    """The notifications that the server will send; None before it says so."""
+    """The notifications that the server will send; None before its acknowledgement."""
 
 
 class ToolListChanges:
-    """The subscribers of one session, whatever happens to its connections."""
+    """The channels of one session, which outlive its connections."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._wanted = trio.Event()
         self._changes = Broadcast[None](capacity=1)
         self._subscriptions: dict[str, _Subscription] = {}
-        """Keyed by id: while a connection is replaced, the old one and the new one have one each."""
+        """The subscriptions by id. While a connection is replaced, the old and the new one have one each."""
         self._count = 0
 
     def subscribe(self) -> trio.MemoryReceiveChannel[None]:
-        """A channel that holds one item. It ends after `close`."""
+        """Return a new channel, which holds one item and ends after `close`."""
         self._wanted.set()
         return self._changes.subscribe()
 
@@ -82,12 +83,14 @@ class ToolListChanges:
         self._changes.close()
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
-        """Take note of a notification. Never waits."""
+        """Handle a notification of the server's. Never blocks."""
         meta = params.get("_meta")
-        name = meta.get(SUBSCRIPTION_META) if isinstance(meta, Mapping) else None
-        if name is None and method == TOOLS_CHANGED:
+        id = meta.get(SUBSCRIPTION_META) if isinstance(meta, Mapping) else None
+        if id is None and method == TOOLS_CHANGED:
             self._changes.send(None)
-        subscription = self._named(params.get("requestId") if method == CANCELLED else name)
+        if method == CANCELLED:
+            id = params.get("requestId")
+        subscription = self._subscriptions.get(id) if isinstance(id, str) else None
         if subscription is None:
             return
         accepted = params.get("notifications")
@@ -100,13 +103,10 @@ class ToolListChanges:
         elif method == TOOLS_CHANGED and (subscription.accepted or {}).get("toolsListChanged") is True:
             self._changes.send(None)
 
-    def _named(self, name: object) -> _Subscription | None:
-        return self._subscriptions.get(name) if isinstance(name, str) else None
-
     async def follow(self, connection: Listener, *, renewed: bool) -> None:
-        """Keep the server notifying for as long as its connection lives; cancelled when that ends.
+        """Subscribe with the server, and again whenever that ends. Cancelled with the connection.
 
-        `renewed` says that this is not the first connection.
+        `renewed` is True if this is not the session's first connection.
         """
         await self._wanted.wait()
         revision = REVISIONS[connection.protocol_version]
@@ -114,37 +114,37 @@ class ToolListChanges:
             self._changes.send(None)
         if not revision.has_listen or not _announces_changes(connection.capabilities):
             return
-        again, tries = renewed, 0
+        is_renewed, tries = renewed, 0
         while True:
             began = trio.current_time()
             try:
-                await self._listen(connection, again=again)
+                await self._listen(connection, is_renewed=is_renewed)
             except ServerError as error:
                 if error.code == METHOD_NOT_FOUND:
                     return
             except PlayheadError:
-                pass  # it was lost, and is renewed
+                pass  # the subscription was lost
             if trio.current_time() - began > STEADY_SECONDS:
                 tries = 0
             if tries == len(RETRY_SECONDS):
                 return
             await trio.sleep(RETRY_SECONDS[tries])
-            again, tries = True, tries + 1
+            is_renewed, tries = True, tries + 1
 
-    async def _listen(self, connection: Listener, *, again: bool) -> None:
-        """Hold one subscription until the server ends it, or has not acknowledged it in time."""
+    async def _listen(self, connection: Listener, *, is_renewed: bool) -> None:
+        """Hold one subscription until the server ends it, or fails to acknowledge it in time."""
         self._count += 1
         with trio.move_on_after(self._limits.tool_seconds) as scope:
-            name = f"listen-{self._count}"
-            self._subscriptions[name] = _Subscription(scope, is_renewed=again)
+            id = f"listen-{self._count}"
+            self._subscriptions[id] = _Subscription(scope, is_renewed=is_renewed)
             try:
-                await connection.listen(name, {"notifications": {"toolsListChanged": True}})
+                await connection.listen(id, {"notifications": {"toolsListChanged": True}})
             finally:
-                del self._subscriptions[name]
+                del self._subscriptions[id]
 
 
 def _announces_changes(capabilities: Mapping[str, Any]) -> bool:
-    """True if the server promises notifications, or said nothing because there was no handshake."""
+    """Return whether the server announces notifications, or had no handshake in which to announce them."""
     match capabilities:
         case {"tools": {"listChanged": True}}:
             return True

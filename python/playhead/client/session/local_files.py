@@ -1,7 +1,7 @@
 """Files of this machine that a result names, below directories that the user allowed.
 
-Each directory on the way and the file itself are opened without following links, and what was opened is
-checked, not the name: whoever can write there cannot lead the open elsewhere.
+Each directory of the path and the file itself are opened without following links, and the opened file is
+checked, not its name. So a process that can write to the directories cannot redirect the open.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from playhead.stream.answer import Page
 def open_below(path: str, directories: Iterable[str]) -> int:
     """Open a regular file for reading and return its descriptor. Blocks on the disk.
 
-    Raises `BlockedAddressError` for a path that is not absolute, not below one of `directories`, leads over a
-    link, or is not a regular file, and `OSError`.
+    Raises `BlockedAddressError` for a path that is not absolute, is not below one of `directories`, or is not
+    a regular file, and `OSError` for a path with a link, or a file that cannot be opened.
     """
     wanted = Path(path)
     if not wanted.is_absolute() or ".." in wanted.parts or "\0" in path:
@@ -50,7 +50,7 @@ def open_below(path: str, directories: Iterable[str]) -> int:
 
 
 class LocalFile:
-    """An open file; an instance is a `playhead.stream.answer.ReadRange`. Close it when no read is running."""
+    """An open file, as a `playhead.stream.answer.ReadRange`. Close it when no read is running."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -58,7 +58,7 @@ class LocalFile:
 
     @classmethod
     async def open(cls, path: str, directories: Iterable[str]) -> LocalFile:
-        """Raises `BlockedAddressError` as `open_below`, and `UsageError` for a file that cannot be read."""
+        """Open a file. Raises `BlockedAddressError` as `open_below`, and `UsageError` for an `OSError`."""
         try:
             return cls(await trio.to_thread.run_sync(open_below, path, tuple(directories)))
         except OSError as error:

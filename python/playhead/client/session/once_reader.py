@@ -8,12 +8,13 @@ from playhead.errors import PlayheadError, StreamBrokenError
 from playhead.retry import was_not_begun
 from playhead.stream.answer import Page, ReadRange
 
-GRAIN_SECONDS = 0.01
-"""A read this much younger than its timeout was cancelled for another reason."""
+TIMEOUT_TOLERANCE_SECONDS = 0.01
+"""A cancelled read counts as timed out if it has lasted the timeout, less this tolerance."""
 
 
 class OnceReader:
-    """A `ReadRange`. A second read of a range in flight waits for the first."""
+    """A `ReadRange` that calls the tool once per range: a second read of a range in flight waits for the
+    first."""
 
     def __init__(self, read: ReadRange, *, timeout_seconds: float) -> None:
         self._read = read
@@ -23,7 +24,8 @@ class OnceReader:
         self._failed: dict[int, str] = {}
 
     async def __call__(self, start: int, end: int) -> Page:
-        """Raises `StreamBrokenError` if a call fails after the first byte; what the call raises before."""
+        """Read a range. Before the first byte the call's own error is raised, afterwards
+        `StreamBrokenError`."""
         if start in self._failed:
             raise self._broken(start)
         if start in self._in_flight:
@@ -43,7 +45,11 @@ class OnceReader:
                 raise self._broken(start) from error
             raise
         finally:
-            if not pages and trio.current_time() - sent_at >= self._timeout_seconds - GRAIN_SECONDS:
+            # A timeout arrives as a cancellation, so only the elapsed time tells the two apart.
+            if (
+                not pages
+                and trio.current_time() - sent_at >= self._timeout_seconds - TIMEOUT_TOLERANCE_SECONDS
+            ):
                 self._failed[start] = f"no answer in {self._timeout_seconds:g} s"
             del self._in_flight[start]
             answered.set()

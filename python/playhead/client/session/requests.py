@@ -1,9 +1,9 @@
-"""Requests by method and parameters, and lenient readers of their raw results.
+"""Lenient readers of the raw results of listings and prompts.
 
-Results are read like those of tools: blobs are never copied, and invalid blocks and items affect nothing
-else. Servers of 2024-11-05 send a list of blocks, or a plain string, in the place of a prompt message's one
-block; both are read as blocks. The SDK's types are made when a program reads them, and imported then: they
-cost a start more than everything else in it.
+As in results of tools, blobs are never copied, and an invalid block or item does not affect the others.
+Servers of 2024-11-05 send a list of blocks, or a plain string, in place of a prompt message's one block; both
+are read as blocks. The SDK's types are imported only when a program reads them, because their import takes
+longer than the rest of a start.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class PromptMessage:
     """One message of a prompt."""
 
     role: str
-    """`user` or `assistant`, or whatever the server says; empty if it says nothing."""
+    """`user`, `assistant` or another string that the server sent; empty without one."""
     blocks: tuple[Block, ...]
-    """One, by the specification; some servers send several."""
+    """The content. The specification allows one block; some servers send several."""
     raw: object = field(repr=False)
     """The raw message."""
 
@@ -70,10 +70,10 @@ class PromptResult:
 
 
 def prompt_from(raw: Mapping[str, Any], *, limits: Limits, server: str) -> PromptResult:
-    """The prompt in `raw`.
+    """Read the prompt in `raw`.
 
-    Raises `ProtocolError` without a list of messages, and `LimitError` past `Limits.result_items`
-    messages, or past what `parse_blocks` bounds in one of them.
+    Raises `ProtocolError` without a list of messages, `LimitError` past `Limits.result_items` messages, and
+    otherwise as `parse_blocks` for each message.
     """
     messages = items_of(raw, "messages", method="prompts/get", limits=limits, server=server)
     description = raw.get("description")
@@ -111,14 +111,14 @@ LISTS: Final = {
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""The member of each listing's result that has its items."""
+"""The listing methods, each with the member of its result that has the items."""
 
 
 async def list_all(send: Send, method: str, *, limits: Limits, server: str) -> list[dict[str, Any]]:
-    """List all pages with requests of `method`, raw; items that are not objects are left out.
+    """Return the items of all pages of a listing, raw. Items that are not objects are left out.
 
     Raises `LimitError` past `Limits.listing_pages` or `Limits.listed_items`, `ProtocolError` if a page has no
-    list or repeats a cursor, and what `send` raises.
+    list or repeats a cursor, and the errors of `send`.
     """
     key = LISTS[method]
     listed: list[dict[str, Any]] = []
@@ -153,7 +153,7 @@ async def list_all(send: Send, method: str, *, limits: Limits, server: str) -> l
 
 
 def typed(model: type[ModelT], items: Iterable[Mapping[str, Any]]) -> list[ModelT]:
-    """The listed `items` as a program reads them; those that are not valid for `model` are left out."""
+    """Return the `items` as instances of `model`. Invalid items are left out."""
     from pydantic import ValidationError
 
     valid: list[ModelT] = []

@@ -1,8 +1,7 @@
-"""A session with one MCP server: tools, prompts, resources, and streams of their ranges.
+"""A session with one MCP server: its tools, prompts and resources, and streams of resources.
 
-Everything goes through `Connection.request`: our own request, our own lenient reading of the answer, and a
-deadline from the last byte. Reads may be retried, by the stream's planner, which sees `TransportError`; calls
-of tools are in tool_calls.py.
+All requests go through `Connection.request`, whose deadline runs from the last byte, and results are read
+leniently. `stream` retries reads that failed with `TransportError`; tool_calls.py has the rules for calls.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class Session:
         self.policy = policy
         """The default policy for classifying results."""
         self.name = name
-        """The server in messages: its name in the servers file, and its address."""
+        """The server's name in messages: its name in the servers file, and its address."""
         self._requests = 0
         self._reads = reads or SessionReads(cache=None, server=None, credentials=None)
         self._elicitor = elicitor
@@ -173,23 +172,24 @@ class Session:
     # --- liveness ----------------------------------------------------------------------------------
 
     async def wait_lost(self) -> str:
-        """Wait until the connection has ended by itself. Returns the reason if known (exit status, stderr).
+        """Wait until the connection has ended by itself. Return the reason if known (exit status, stderr).
 
-        A server over HTTP is lost only when a request doesn't reach it: no connection is held in between.
-        Cancelling changes nothing.
+        HTTP holds no connection between requests, so the loss of the server is noticed by a request that
+        fails to reach it. Cancelling changes nothing.
         """
         return await self._supervisor.wait_lost()
 
     async def wait_connected(self) -> None:
-        """Wait until there is a connection again; the next request makes one. Cancelling changes nothing."""
+        """Wait until there is a connection again. The next request opens one. Cancelling changes nothing."""
         await self._supervisor.wait_connected()
 
     # --- listings ----------------------------------------------------------------------------------
 
     async def list_tools(self) -> list[Tool]:
-        """List all tools, all pages. Invalid items are left out.
+        """List all tools, from all pages. Invalid items are left out.
 
-        Raises `LimitError` past `Limits.listed_items` or `Limits.listing_pages`, and what `call_tool` raises.
+        Raises `LimitError` past `Limits.listed_items` or `Limits.listing_pages`, and otherwise as
+        `call_tool`.
         """
         from mcp_types import Tool
 
@@ -197,32 +197,31 @@ class Session:
         return tools
 
     async def list_tool_fields(self) -> list[dict[str, Any]]:
-        """List all tools as JSON, without the SDK's types, which take 0.2 s to import. Raises as
+        """List all tools as JSON, without the SDK's types, whose import takes 0.2 s. Raises as
         `list_tools`."""
         return self._usable(await self._list("tools/list"))
 
     async def set_tools(self, tools: list[Tool]) -> list[Tool]:
-        """Take `tools` as the server's, as if `list_tools` had returned them. Returns those that can be
-        called."""
+        """Use `tools` as if `list_tools` had returned them. Return those that can be called."""
         raw = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in tools]
         names = {tool["name"] for tool in self._usable(raw)}
         self._forms.tools = usable = [tool for tool in tools if tool.name in names]
         return usable
 
     async def list_resources(self) -> list[Resource]:
-        """List all resources, all pages; see `list_tools`."""
+        """List all resources; see `list_tools`."""
         from mcp_types import Resource
 
         return typed(Resource, await self._list("resources/list"))
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
-        """List all resource templates, all pages; see `list_tools`."""
+        """List all resource templates; see `list_tools`."""
         from mcp_types import ResourceTemplate
 
         return typed(ResourceTemplate, await self._list("resources/templates/list"))
 
     async def list_prompts(self) -> list[Prompt]:
-        """List all prompts, all pages; see `list_tools`."""
+        """List all prompts; see `list_tools`."""
         from mcp_types import Prompt
 
         return typed(Prompt, await self._list("prompts/list"))
@@ -236,19 +235,19 @@ class Session:
         return await list_all(send, method, limits=self._limits, server=self.name)
 
     def _usable(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Learn from the whole list of tools, without those that cannot be called."""
+        """Return the tools that can be called, and learn their properties. `tools` is the whole list."""
         if self._revision.has_routing_headers:
             tools, self._tool_headers = usable_tools(tools)
         self._caller.listed(tools)
         return tools
 
     def tool_list_changes(self) -> trio.MemoryReceiveChannel[None]:
-        """A channel that receives an item when the tools may have changed: time to `list_tools` again.
+        """Return a channel that receives an item when the tools may have changed, and should be listed again.
 
-        It holds one item, which stands for all changes since the last one was received. A renewed connection
-        sends an item too, since nobody knows what was missed. Each call makes a new channel; it ends with the
-        session, and closing it earlier costs nothing. Since revision 2026-07-28 the first call starts a
-        subscription with the server, in the background. Servers without notifications send nothing.
+        The channel holds one item, which stands for all changes since the last one was received. A renewed
+        connection sends an item too, because changes may have been missed. Each call makes a new channel,
+        which ends with the session, or when it is closed. Since revision 2026-07-28 the first call subscribes
+        to the server's notifications, in the background. A server without notifications sends nothing.
         """
         return self._changes.subscribe()
 
@@ -266,19 +265,22 @@ class Session:
     ) -> CallResult:
         """Call a tool and classify its result; every block is preserved, valid or not.
 
-        Links whose labels don't say whether they are audio are sniffed, and so are URLs and paths in text or
-        `structuredContent`: at most `Limits.candidates` (16) small reads, for at most `Limits.sniff_seconds`
-        (5 s); `policy.sniff_links` turns this off. `policy` replaces the session's (`connect`'s, with the
-        server's own `trust_structured`), `registry` the four types of structured response.
+        If its labels do not tell whether a link is audio, its first bytes are read; so are those of URLs and
+        paths in text or `structuredContent`. That costs at most `Limits.candidates` (16) small reads and
+        `Limits.sniff_seconds` (5 s); `policy.sniff_links` turns it off. `policy` replaces the session's
+        (`connect`'s, with the server's own `trust_structured`), and `registry` the four types of structured
+        response.
 
-        `timeout` is in seconds from the last byte or progress (default: the server's own setting, then
+        `timeout` is in seconds from the last byte or progress report (default: the server's own setting, then
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends the call despite progress.
-        `on_progress` is awaited with the newest report each time it returns, in a task of this call; an
-        exception of it ends the call. A result with `isError` is a result. A tool that can only run as a task
-        runs as one. `tools/list` is sent in two cases only: before the first call to a server that offers
-        tasks, and if a server of the newest revision refuses the call because of missing headers (-32020),
-        which the tool's schema names. Deviations from the tool's `outputSchema`, known once the tools were
-        listed, are among the result's findings.
+        `on_progress` is awaited with the newest report, one call at a time, in a task of this call; if it
+        raises, the call ends with its exception. A result with `isError` is returned, not raised. A tool that
+        can only run as a task runs as one.
+
+        `tools/list` is sent in two cases only: before the first call to a server that offers tasks, and if a
+        server of the newest revision refuses the call because of missing headers (-32020), which the tool's
+        schema names. Once the tools were listed, deviations from the tool's `outputSchema` are among the
+        result's findings.
 
         Raises `UsageError`, before anything is sent, for a tool outside the servers file's `allowed_tools`
         and for `arguments` that are not a mapping with string keys; `DeadlineError`, `ConnectionLostError`,
@@ -312,8 +314,8 @@ class Session:
 
         `timeout` is in seconds from the last byte (default `Limits.page_seconds`, 30 s);
         `Limits.page_total_seconds` (10 min) ends an answer that drips for ever. Raises `ServerError` for an
-        unknown prompt or a missing argument, and otherwise what `call_tool` raises for answers. Cancelling
-        sends `notifications/cancelled`.
+        unknown prompt or a missing argument, and otherwise as `call_tool`. Cancelling sends
+        `notifications/cancelled`.
         """
         silent_seconds = self._limits.page_seconds if timeout is None else timeout
         params = {"name": name} if arguments is None else {"name": name, "arguments": dict(arguments)}
@@ -343,17 +345,18 @@ class Session:
         timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
         arrivals: Arrivals | None = None,
     ) -> Page:
-        """Send one `resources/read`. The page's blobs stay base64 text.
+        """Send one `resources/read`. The page's blobs stay base64.
 
-        `timeout` is in seconds from the last byte received (default `Limits.page_seconds`, 30 s);
-        `Limits.page_total_seconds` (10 min) ends a read that drips for ever, unless it is a stream's. Raises
+        `timeout` is in seconds from the last byte received (default `Limits.page_seconds`, 30 s). Without
+        `arrivals`, `Limits.page_total_seconds` (10 min) ends a read that drips for ever. Raises
         `RangePastEndError` if the server says that the range is past the end, `TransportError` if the answer
         is missing or incomplete (a retry may help; a lost session has been renewed already), and any other
         `RemoteError` as the server's answer. Cancelling cancels the request on the wire. `arrivals` is
         notified of the bytes of the answer.
         """
         silent_seconds = self._limits.page_seconds if timeout is None else timeout
-        # A stream's patience decides about its reads: as long as bytes of an answer arrive, its reader waits.
+        # A stream passes `arrivals`: its own patience limits the read, and does not run out while bytes
+        # arrive.
         total_seconds = max(self._limits.page_total_seconds, silent_seconds) if arrivals is None else math.inf
         result = await self._request(
             "resources/read",
@@ -366,14 +369,14 @@ class Session:
         return page_of_contents(result, limits=self._limits, server=self.name)
 
     def media(self, what: ResourceLink | ResourceMedia | str) -> ResourceMedia:
-        """Make a playable item of a link of a result or a URI of this server."""
+        """Make a playable item from a link in a result, or from a URI of this server."""
         return as_media(what, streams=self)
 
     def queue(self, tool: str, arguments: Mapping[str, object] | None = None) -> ResourceMedia:
-        """Make a playable item of the chunks that a queue tool hands out for `arguments`.
+        """Make a playable item from the chunks that a queue tool hands out for `arguments`.
 
-        Nothing is called until it is opened: then the tool is called until it is done, while its chunks play
-        (the strategy `poll`). It can be opened once, as a queue hands out each chunk once.
+        Once the item is opened, the tool is called until it is done, while its chunks play (the strategy
+        `poll`). It can be opened only once, because a queue hands out each chunk once.
         """
         return ResourceMedia(
             uri=f"tool:{tool}", title=tool, tool=tool, queue_arguments=dict(arguments or {}), streams=self
@@ -383,26 +386,26 @@ class Session:
     async def open(
         self, what: ResourceMedia | ResourceLink | str, *, options: StreamOptions | None = None
     ) -> AsyncIterator[RangeStream]:
-        """Open a stream of the resource, read in ranges; leaving the context cancels every read in flight.
+        """Open a stream of the resource, read in ranges. Leaving the context cancels every read in flight.
 
         The form of a ranged read is `options.strategy`, else the server's `range_strategy`, else the first
-        working form of those that the server's templates, the link's description and the configuration offer
-        (stream.strategies). A link to the web that the server does not list is read from its origin with HTTP
-        Range, from global addresses and `allow_origins` only; a file (SEP-2631) from those, by https unless
-        allowed, and from the server's own origin. The stream raises `DigestError` in place of its end if the
-        whole is not what was announced. Raises `UsageError` if the requested strategy does not fit, or if the
-        URI fits several servers behind a gateway and no tool's name tells which (`ResourceMedia.tool`), and
+        one that works of those that the server's templates, the link's description and the configuration
+        offer (stream.strategies). A web link that the server does not list is read from its origin with HTTP
+        Range, from global addresses and `allow_origins` only. A file (SEP-2631) is read from these and from
+        the server's own origin, over https unless `allow_origins` allows http. The stream raises
+        `DigestError` at its end if the bytes do not have the announced digest.
+
+        Raises `UsageError` if the requested strategy does not fit, or if the URI fits several servers behind
+        a gateway and the name of its tool (`ResourceMedia.tool`) does not tell which. Raises
         `BlockedAddressError` for a link that may not be followed.
         """
         media = self.media(what)
         options = options or self.default_options()
         async with AsyncExitStack() as stack:
             if media.is_local:
-                opened = await LocalFile.open(local_path(media.uri), self._allow_paths())
-                read = await stack.enter_async_context(aclosing(opened))
-                stream = open_stream(
-                    read, options=options, size_bytes=opened.size_bytes, strategy_name="local"
-                )
+                file = await LocalFile.open(local_path(media.uri), self._allow_paths())
+                await stack.enter_async_context(aclosing(file))
+                stream = open_stream(file, options=options, size_bytes=file.size_bytes, strategy_name="local")
                 yield await stack.enter_async_context(stream)
                 return
             forms = StreamForms(media, options, self._forms, stack)
@@ -429,24 +432,25 @@ class Session:
         return "".join(text for text in texts if isinstance(text, str))
 
     async def head(self, address: str, n_bytes: int) -> Head:
-        """Read the first bytes behind a URL, with one ranged GET, or of a local file, by its path.
+        """Read the first bytes of a URL, with one ranged GET, or of a local file. `address` is a URL or a
+        path.
 
-        Neither the server's headers nor its credentials are sent. Raises `BlockedAddressError` for what is
-        not allowed, `UsageError` for a file that can't be read, and what `fetch_range` raises.
+        Neither the server's headers nor its credentials are sent. Raises `BlockedAddressError` for an address
+        that is not allowed, `UsageError` for a file that can't be read, and otherwise as `fetch_range`.
         """
         if not is_url(address):
             async with aclosing(await LocalFile.open(address, self._allow_paths())) as file:
                 return Head(await file.read(0, n_bytes), None, file.size_bytes)
-        with naming_descriptor_limit():  # the HTTP client is loaded for a URL outside of MCP only
+        with naming_descriptor_limit():  # imported here: only URLs outside of MCP need the HTTP client
             from playhead.client.session.http_range import fetch_range
             from playhead.client.transports.http_client import guarded_client
         origins = web_origins(self._config)
         async with guarded_client(allow_origins=origins, limits=self._limits) as client:
-            found = await fetch_range(client, address, 0, n_bytes, limits=self._limits)
-        return Head(found.body, found.mime_type, found.total_bytes)
+            answer = await fetch_range(client, address, 0, n_bytes, limits=self._limits)
+        return Head(answer.body, answer.mime_type, answer.total_bytes)
 
     def _allow_paths(self) -> tuple[str, ...]:
-        """The directories of `allow_paths`, if the server runs on this machine."""
+        """Return the directories of `allow_paths`; none if the server runs on another machine."""
         is_here = self._config.url is None or is_loopback(self._config.url)
         return self._config.allow_paths if is_here else ()
 
@@ -455,20 +459,20 @@ class Session:
     ) -> tuple[FormExplanation, ...]:
         """Explain which forms of a ranged read apply to a resource, in the order in which `open` tries them.
 
-        Sends the listings that decide about them, and reads nothing. Raises what listing raises.
+        Requests the listings that decide about them, and reads nothing. Raises as `list_tools`.
         """
         async with AsyncExitStack() as stack:
             options = options or self.default_options()
             return await StreamForms(self.media(what), options, self._forms, stack).explain()
 
     def default_options(self) -> StreamOptions:
-        """The default options of streams: the server's settings over the general defaults."""
+        """Return the default options of streams: the server's settings, completed by the general defaults."""
         return stream_options(self._config, self._limits)
 
     async def learn_templates(self) -> None:
-        """List the templates once, in the background, for the streams opened later.
+        """List the templates, for the streams opened later. Run it in a background task, once.
 
-        A server that declares its capabilities without resources isn't asked.
+        Nothing is sent to a server whose capabilities do not include resources.
         """
         await self._forms.templates.learn(self._template_uris if self._forms.may_have_resources else None)
 
@@ -485,7 +489,7 @@ class Session:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
     ) -> dict[str, Any]:
-        """Send any request and return its raw, unvalidated result: for methods without a function here.
+        """Send any request and return its raw, unvalidated result. For methods without a function here.
 
         `params` are sent as they are, including nulls. `timeout` is in seconds from the last byte or progress
         (default `Limits.tool_seconds`); `Limits.tool_total_seconds` ends it in any case. Raises as
@@ -510,8 +514,8 @@ class Session:
     ) -> dict[str, Any]:
         """Send a request over the live connection, which is renewed if the server has lost its session.
 
-        If the server requires input, the request is sent again with it. `rounds` is the number of times that
-        it was; None if such an answer is the caller's.
+        If the server requires input, the request is sent again with it. `rounds` counts how often that has
+        happened; None returns such an answer to the caller instead.
         """
         if not options["silent_seconds"] > 0:
             raise UsageError(f"expected a timeout above 0 seconds, got {options['silent_seconds']}")
@@ -522,7 +526,7 @@ class Session:
         try:
             result = await connection.request(method, params, **options)
         except SessionLostError:
-            # Renewed before the caller sees the error, once for all callers: a retry finds a session.
+            # Renew before raising, once for all callers, so that a retry finds a session.
             await self._supervisor.renew(connection)
             raise
         if result.get("resultType") != "input_required" or method not in WITH_INPUT or rounds is None:

@@ -1,16 +1,15 @@
-"""Share reads: of a range in flight in the session, and through a page cache with everybody.
+"""Reads that streams share: in flight within a session, and through a page cache with all its users.
 
     planner ─▶ CachedReads ─▶ cache: the blocks at the start of the range, if it has them
                     └─▶ SharedReads ─▶ server: the range, up to the next block that the cache has
     ring ◀── judged bytes ──▶ CachedReads.stored ─▶ whole blocks ─▶ cache
 
-A range whose read is in flight is not read again. The read runs in a task of the session
-(`RangeForm.start_soon`), and is shielded while others wait for it: a stream that is closed takes nothing from
-them. `CachedReads` exist only with a cache.
+A range that is being read for one stream is not requested again for another. The read runs in a task of the
+session (`RangeForm.start_soon`) and is shielded while other streams wait for it, so that closing the first
+stream does not cancel it. Without a page cache, `SharedReads` is used alone.
 
-Only bytes that the stream has accepted are stored: what an answer means is decided in one place
-(`stream.response_handler`). Bytes of two versions are never joined: the version of the resource is part of
-the key, and a page of another version ends the stream.
+Only bytes that `stream.response_handler` has accepted are stored. Bytes of two versions of a resource are
+never joined: the version is part of the cache's key, and a page of another version ends the stream.
 """
 
 from __future__ import annotations
@@ -37,18 +36,19 @@ from playhead.stream.options import ReadCounts
 
 LOOK_SECONDS: Final = 0.05
 LOOK_SECONDS_MAX: Final = 1.0
-"""Pauses before another look for a block that another process reads, each twice the one before. The cache
-ends them when the block is stored; they are for a cache that cannot, and for a process that died with its
-claim."""
+"""The first and the longest pause before the cache is asked again for a block that another process reads;
+each is twice the previous one. A cache that reports stored blocks ends the pause. Others do not, and a
+process may have died with its claim."""
 LOOKS_AT_ONCE: Final = 3
-"""Looks that follow one another as the cache wakes them. A block that is stored and damaged would wake the
-next one at once."""
+"""The number of times that the cache may be asked again without a minimum pause. A block that was stored
+damaged would otherwise end every pause at once."""
 CLOSE_SECONDS: Final = 1.0
-"""Time that a closing stream waits for its last blocks to be stored."""
+"""Limits the time for which a closing stream waits for its last blocks to be stored."""
 MOST_PARTIAL: Final = 64
-"""Blocks that have arrived in part: as many as a window of 4 MiB has. Seeks leave more behind."""
+"""Limits the incomplete blocks in memory to those of a window of 4 MiB. Seeks leave incomplete blocks
+behind."""
 MOST_WAITING: Final = 64
-"""Blocks that wait to be stored in a slow cache; more are not stored."""
+"""Limits the blocks that wait to be stored in a slow cache. Further blocks are not stored."""
 
 Scope = Literal["public", "private"]
 _LOOPBACK_PORT: Final = re.compile(
@@ -58,26 +58,28 @@ _LOOPBACK_PORT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
+    """A cache, and the key of a version of a resource in it."""
+
     cache: PageCache
     key: str
 
 
 @dataclass(slots=True, kw_only=True)
 class SessionReads:
-    """The reads in flight of a session, its page cache, and what tells its resources and its user from those
-    of others."""
+    """The reads in flight of a session, its page cache, and the parts of the cache's keys that identify the
+    server and the user."""
 
     cache: PageCache | None
     """None: reads are shared in flight only."""
     server: object
     """The configured URL or command, in JSON's types; None for a server object in this process."""
     machine: str | None = None
-    """A name for this machine, if another one has another server at the same address: a loopback URL, or a
-    command. Its ports may be others after each start."""
+    """A name for this machine if the server is identified only within it, by a loopback URL or a command.
+    Ports may differ after each start."""
     credentials: str | None
-    """A name for the credentials, empty without any; None if they are not known or change."""
+    """A name for the credentials. Empty without any; None if they are unknown or change."""
     memory: MemoryCache = field(default_factory=MemoryCache)
-    """Blocks that must not leave this session."""
+    """A cache for blocks that must not leave this session."""
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     in_flight: dict[tuple[Hashable, int], _SharedRead] = field(default_factory=dict)
     """The reads by resource and first byte."""
@@ -85,24 +87,25 @@ class SessionReads:
     def places(
         self, *, server: object, resource: object, validator: str, scope: Scope | None
     ) -> tuple[_Place, ...]:
-        """Return where blocks of a version may be, and in the first of which they are stored.
+        """Return the places in which to look for blocks of a version. New blocks are stored in the first one.
 
-        `scope` is the server's `cacheScope`; None if it is not known. What is read with
-        credentials is private unless the server says otherwise, and what is private without credentials, or
-        with such as nobody can name, stays in this session. So does a resource without a validator.
+        `scope` is the server's `cacheScope`; None if it is not known. A resource that is read with
+        credentials is private unless the server says otherwise. A private resource stays in this session if
+        there are no credentials, or none with a name. So does a resource without a validator.
 
-        What only this machine can reach is told apart by its bytes: under an entity tag or a digest the ports
-        of loopback count for nothing. Under a date and a size, it is shared with no other machine.
+        For a server that only this machine can reach, an entity tag or a digest identifies the bytes, so the
+        ports of loopback URLs are left out of the key. A date and a size do not, so the machine is part of
+        it.
         """
         assert self.cache is not None
-        about: object = [self.server, server, resource]
+        identity: object = [self.server, server, resource]
         if self.machine is not None and is_dated(validator):
-            about = [self.machine, about]
+            identity = [self.machine, identity]
         elif self.machine is not None and validator:
-            about = _LOOPBACK_PORT.sub(r"\1", json.dumps(about, sort_keys=True, default=str))
+            identity = _LOOPBACK_PORT.sub(r"\1", json.dumps(identity, sort_keys=True, default=str))
 
         def at(cache: PageCache, access: str) -> _Place:
-            return _Place(cache, resource_key(about, validator=validator, access=access))
+            return _Place(cache, resource_key(identity, validator=validator, access=access))
 
         public, here = at(self.cache, "public"), at(self.memory, f"session {self.nonce}")
         if not validator or self.server is None:
@@ -112,30 +115,32 @@ class SessionReads:
         private = at(self.cache, f"private {self.credentials}") if self.credentials else here
         if scope == "private":
             return (private,)
-        # What anybody gets, the server may give to a user in another form: it has not said that it is public.
+        # Without a scope, the server may answer each user differently, even users without credentials.
         return (at(self.cache, "anonymous") if self.credentials == "" else private, public)
 
 
 @dataclass(slots=True, eq=False)
 class _Version:
-    """One version of the resource, as far as it is known."""
+    """A version of the resource."""
 
     validator: str
     places: tuple[_Place, ...]
     etag: str | None = None
-    """The version that a page named; None before the first that does."""
+    """The entity tag of the newest page that has one."""
     is_size_asked: bool = False
+    """True once the cache was asked for the size."""
 
 
 @dataclass(slots=True)
 class _Partial:
-    """A block that has arrived in part."""
+    """An incomplete block."""
 
     data: bytearray = field(default_factory=lambda: bytearray(BLOCK_BYTES))
     spans: list[tuple[int, int]] = field(default_factory=list)
+    """The disjoint ranges of bytes that have arrived."""
 
     def add(self, start: int, data: bytes | memoryview) -> None:
-        """Take bytes from `start` on, counted in the block."""
+        """Add `data`, which begins at the byte `start` of the block."""
         end = start + len(data)
         self.data[start:end] = data
         apart = [span for span in self.spans if span[1] < start or span[0] > end]
@@ -145,15 +150,15 @@ class _Partial:
 
     @property
     def whole_bytes(self) -> int:
-        """The bytes from the beginning of the block that have all arrived."""
+        """The number of bytes that have arrived from the beginning of the block on, up to the first gap."""
         return next((end for start, end in self.spans if start == 0), 0)
 
 
 class Arrivals:
-    """The time of the newest byte of any answer to one stream's reads. Times are trio's; 0.0 is never.
+    """The time of the newest byte of any answer to one stream's reads, on trio's clock. 0.0 means never.
 
-    A stream's patience stands still while an answer is arriving. HTTP knows the bytes of each answer; a pipe
-    or a WebSocket only knows that some awaited answer is arriving, and counts for every read in flight on it.
+    While an answer is arriving, the stream does not lose patience. HTTP assigns bytes to their answer. A pipe
+    or a WebSocket only knows that some answer is arriving, which counts for every read in flight on it.
     """
 
     newest = 0.0
@@ -186,14 +191,14 @@ class _SharedRead(Arrivals):
 
     @property
     def is_cancelled(self) -> bool:
-        """True if trio is about to cancel the read: what is cancelled must not be shielded any more."""
+        """True if trio is about to cancel the read. Then a shield comes too late."""
         return self._outer is not None and self._outer.cancel_called and not self.scope.shield
 
     async def join(self, stream: SharedReads, end: int) -> Page | None:
-        """Wait for the page, cut to `[start, end)` if the answer has exactly what was asked for.
+        """Wait for the page, and return it. It is cut to `[start, end)` if the answer is as long as
+        requested; any other length is evidence, and stays.
 
-        Any other answer is given as it is, because its length is evidence. None if the read was cancelled
-        just before. Raises the error of the read.
+        Returns None if the read was cancelled just before. Raises the error of the read.
         """
         self.streams.append(stream)
         self.scope.shield = True
@@ -214,23 +219,23 @@ class _SharedRead(Arrivals):
 
 @dataclass(slots=True, eq=False)
 class SharedReads:
-    """A `ReadRange` of one stream that shares its reads in flight with others of the session."""
+    """A `ReadRange` of one stream that shares reads in flight with other streams of the session."""
 
     send: Callable[[int, int, Arrivals], Awaitable[Page]]
-    """Reads a range, and notes the arrival of its bytes."""
+    """Requests a range, and records the arrival of its bytes in the `Arrivals`."""
     session: SessionReads
     resource: Hashable
     arrivals: Arrivals
 
     async def __call__(self, start: int, end: int) -> Page:
-        """Read `[start, end)`: from a read in flight that begins at `start` and asks for as much, if any.
+        """Read `[start, end)`. Join a read in flight that begins at `start` and is at least as long, if any.
 
-        A second read of the same stream is always sent: the planner repeats a read because the first one is
-        late. Raises what `send` raises. Cancelled: the read goes on if others wait for it.
+        A second read of the same stream is always sent, because the planner repeats a read only if the first
+        one is late. Raises the errors of `send`. Cancelled: the read goes on if other streams wait for it.
         """
         reads, key = self.session.in_flight, (self.resource, start)
         while (read := reads.get(key)) is not None and read.end >= end and self not in read.streams:
-            await trio.lowlevel.checkpoint_if_cancelled()  # with the session, the read is cancelled, too
+            await trio.lowlevel.checkpoint_if_cancelled()  # do not join if the session was cancelled
             if read.is_cancelled:
                 break
             if (shared := await read.join(self, end)) is not None:
@@ -247,7 +252,7 @@ class SharedReads:
                 del reads[key]
             read.over.set()
         if len(read.streams) > 1:
-            await trio.lowlevel.checkpoint_if_cancelled()  # it was shielded
+            await trio.lowlevel.checkpoint_if_cancelled()  # the shield has deferred a cancellation
         return page
 
 
@@ -258,7 +263,7 @@ class CachedReads:
     read: ReadRange
     session: SessionReads
     server: object
-    """This and `resource` are parts of the key, in JSON's types."""
+    """`server` and `resource` are parts of the cache's key, in JSON's types."""
     resource: object
     validator: InitVar[str]
     """The validator of the link; empty without one."""
@@ -269,24 +274,31 @@ class CachedReads:
     """Starts a task of the session, which stores blocks."""
     server_name: str
     _exact_bytes: int | None = None
-    """The size that an earlier stream has found; the announced one is a hint."""
+    """The size that an earlier stream found; the announced size is only a hint."""
     _owner: str = field(default_factory=lambda: secrets.token_hex(8))
+    """The name under which this reader claims blocks in the cache."""
     _scope: Scope | None = None
     _ttl_seconds: float | None = None
     _version: _Version = field(init=False)
     _is_pinned: bool = False
-    """Bytes of the current version have been delivered."""
+    """True once bytes of the version were delivered, after which it must not change."""
     _claims: dict[int, float] = field(default_factory=dict)
+    """The claimed blocks, and the time at which each claim expires."""
     _in_flight: int = 0
     _is_closed: bool = False
     _follows: bool = False
-    """Another process seems to read: the cache has blocks and not the end, or a block is claimed."""
+    """True if another process seems to be reading: the cache has blocks but not the end, or a block is
+    claimed."""
     _at_hand: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
-    """The newest blocks from the cache: the pages of a first burst are of one block."""
+    """The newest blocks from the cache. The first pages of a stream are shorter than a block and share
+    one."""
     _in_cache: set[int] = field(default_factory=set)
+    """The blocks that the cache has, or is being given."""
     _partial: OrderedDict[int, _Partial] = field(default_factory=OrderedDict)
     _waiting: deque[tuple[_Place, int, bytes]] = field(default_factory=deque)
+    """The blocks that wait to be stored."""
     _idle: trio.Event = field(default_factory=trio.Event)
+    """Set while no block waits to be stored."""
 
     def __post_init__(self, validator: str) -> None:
         self._version = self._version_of(validator)
@@ -305,10 +317,10 @@ class CachedReads:
     # --- reading ---------------------------------------------------------------------------------------
 
     async def __call__(self, start: int, end: int) -> Page:
-        """Read `[start, end)`, or the part of it before a block that the cache or another reader has.
+        """Read `[start, end)`, or the part before the first block that the cache has or another reader reads.
 
-        Raises `ResourceChangedError` for a page of another version than the bytes before, and what the read
-        itself raises.
+        Raises `ResourceChangedError` for a page of another version than earlier pages, and the errors of
+        `read`.
         """
         self._in_flight += 1
         try:
@@ -329,8 +341,8 @@ class CachedReads:
                 continue
             if (page := self._page_of(blocks, first, start, end)) is not None:
                 return page
-            missing = next((n for n, block in enumerate(blocks) if n and block is not None), count)
-            claimed = await self._claim(version, first, missing)
+            n_missing = next((n for n, block in enumerate(blocks) if n and block is not None), count)
+            claimed = await self._claim(version, first, n_missing)
             if version is not self._version:
                 continue
             if claimed:
@@ -340,7 +352,7 @@ class CachedReads:
             if looks > LOOKS_AT_ONCE:
                 await trio.sleep(LOOK_SECONDS)
             pause = min(2 * pause, LOOK_SECONDS_MAX)
-        # Of a resource of unknown size a page is not cut: a short page is evidence of an end.
+        # If the size is unknown, the range is not shortened, because a short page is evidence of an end.
         stop = min(end, (first + claimed) * BLOCK_BYTES) if self._has_size else end
         page = await self.read(start, stop)
         self._examine(page, start)
@@ -348,8 +360,8 @@ class CachedReads:
 
     @property
     def waits_for_others(self) -> bool:
-        """Reads are in flight, and this stream follows one of another process: some come from the cache at
-        once, others when that process has read them, and nothing says when that is."""
+        """True if reads are in flight while another process reads the same resource. Some of their blocks are
+        in the cache; others arrive when that process has read them, at an unknown time."""
         return self._follows and self._in_flight > 0
 
     async def _wait(self, version: _Version, block: int, *, seconds: float) -> None:
@@ -384,7 +396,8 @@ class CachedReads:
         return blocks
 
     def _page_of(self, blocks: list[bytes | None], first: int, start: int, end: int) -> Page | None:
-        """Return the page that begins with the first of the cache's blocks; None if that is not usable."""
+        """Return the page from the cache's leading `blocks`. None if the first is missing, or if the page
+        would be short while the size is unknown."""
         at, blobs = start, list[bytes]()
         for number, block in enumerate(blocks, first):
             if block is None:
@@ -406,7 +419,8 @@ class CachedReads:
         return Page(blobs=tuple(blobs), mime_type=self.mime_type, total_bytes=self._exact_bytes)
 
     async def _claim(self, version: _Version, first: int, count: int) -> int:
-        """Return how many blocks from `first` on are this reader's to read; 0 if another reads the first."""
+        """Claim blocks from `first` on. Return the number that this reader may read; 0 if another reader has
+        claimed the first."""
         place = version.places[0]
         if not isinstance(place.cache, ClaimingCache):
             return count
@@ -423,7 +437,7 @@ class CachedReads:
         return own
 
     def _examine(self, page: Page, start: int) -> None:
-        """Learn from a page of the server who may share it, for how long, and which version it is of."""
+        """Learn the version of the resource from a page of the server, and its rules for sharing."""
         if page.etag is not None and page.etag != self._version.etag:
             is_same = self._version.etag is None and self._version.validator == page.etag
             if not is_same and self._is_pinned:
@@ -452,7 +466,7 @@ class CachedReads:
             self._version.places = self._version.places[:1]
 
     def _forget(self) -> None:
-        """Drop what belongs to another version."""
+        """Drop the blocks, claims and size of another version."""
         self._at_hand.clear()
         self._in_cache.clear()
         self._partial.clear()
@@ -462,7 +476,7 @@ class CachedReads:
     # --- storing ---------------------------------------------------------------------------------------
 
     def stored(self, offset: int, piece: Base64Text | bytes) -> None:
-        """Take bytes that the stream has accepted; a block is stored when all its bytes have arrived."""
+        """Take bytes that the stream has accepted. A block is stored once all its bytes have arrived."""
         if self._ttl_seconds == 0:
             return
         data = memoryview(piece if isinstance(piece, bytes) else decode_base64(piece))
@@ -485,7 +499,7 @@ class CachedReads:
                 self._partial.popitem(last=False)
 
     def ended(self, size_bytes: int) -> None:
-        """The stream has accepted its end: the last block may be shorter than the others."""
+        """Store the last block, which may be short, because the stream has accepted its end."""
         if self._ttl_seconds == 0:
             return
         block, n_bytes = divmod(size_bytes, BLOCK_BYTES)
@@ -511,7 +525,7 @@ class CachedReads:
             idle.set()
 
     async def aclose(self) -> None:
-        """Wait until what is complete was stored, for at most `CLOSE_SECONDS`, and release the claims."""
+        """Wait until the complete blocks are stored, for at most `CLOSE_SECONDS`, and release the claims."""
         self._is_closed = True
         with trio.move_on_after(CLOSE_SECONDS, shield=True):
             await self._idle.wait()
@@ -527,7 +541,7 @@ class CachedReads:
 
 
 def credentials_name(values: object) -> str:
-    """Return a name for credentials that tells nothing about them; empty without any."""
+    """Return a name for credentials that does not reveal them; empty without any."""
     if not values:
         return ""
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()

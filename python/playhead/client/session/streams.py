@@ -1,9 +1,11 @@
-"""Find the forms in which a resource can be read, and read it in them: requests to the server, or the web.
+"""The forms in which one resource can be read, and the requests of each form, to the server or the web.
 
-`stream.strategies` recognises the forms; here are the requests that it needs to know, and the I/O of each
-form. A web link that the server does not list as a resource is read with HTTP Range, under the same planner
-and end rules, and from public addresses only. Finding a form and reading in it share this file, because both
-need the options, the facts and the server of one stream.
+`stream.strategies` recognises the forms by facts. This file requests the listings that give the facts, and
+sends the reads. Both share the file because they need the options, the facts and the server of the same
+stream.
+
+A web link that the server does not list as a resource is read with HTTP Range, by the same planner, and from
+public addresses only.
 """
 
 from __future__ import annotations
@@ -67,30 +69,27 @@ if TYPE_CHECKING:
     from playhead.client.session.http_range_reader import HttpRangeReader
 
 WAIT_SECONDS = 2.0
-"""Limit for opening a stream to wait for a listing in progress. The listing is sent before anything else, so
-only a stream opened right after connecting waits at all, for about a round trip."""
+"""Limits the wait for a listing when a stream is opened. The templates are listed right after the handshake,
+so usually only a stream that is opened at once waits, for about a round trip."""
 
 DESCRIBED_WAIT_SECONDS = 1.0
-"""The same for a link whose description is a URL: most servers accept that as `arguments`, but one that
-offers only a template does not, and would fail at once."""
+"""The same limit if the link's description is a URL. Most servers accept a URL as an argument, so the
+templates matter less; but a server that offers only a template would refuse it."""
 
 
 class Templates:
-    """The resource templates of a server, listed once in the background, never on the path of a page."""
+    """The resource templates of a server, listed once in the background, so that no page waits for them."""
 
     def __init__(self) -> None:
-        self._found: tuple[str, ...] = ()
+        self._templates: tuple[str, ...] = ()
         self._error: PlayheadError | None = None
         self._settled = trio.Event()
 
     async def learn(self, listing: Callable[[], Awaitable[Sequence[str]]] | None) -> None:
-        """Run `listing` once; None for a server that declares no resources.
-
-        Its error is remembered for `listed`.
-        """
+        """Run `listing`, which is None for a server that declares no resources. `listed` raises its error."""
         try:
             if listing is not None:
-                self._found = tuple(await listing())
+                self._templates = tuple(await listing())
         except PlayheadError as error:
             self._error = error.with_traceback(None)
         finally:
@@ -99,26 +98,24 @@ class Templates:
     async def known(self, *, within_seconds: float) -> tuple[str, ...] | None:
         """Return the templates; None if they are still being listed after `within_seconds`.
 
-        A failed listing is empty: a stream then uses another form, or fails with its own error.
+        Empty if the listing failed, so that a stream uses another form.
         """
         with trio.move_on_after(within_seconds):
             await self._settled.wait()
-        return self._found if self._settled.is_set() else None
+        return self._templates if self._settled.is_set() else None
 
     async def listed(self) -> tuple[str, ...]:
-        """Return the templates once they are listed, for a caller that needs them.
-
-        The listing has its own deadline. Raises its error if it failed.
-        """
+        """Wait until the templates are listed, and return them. Raises the error of a failed listing, which
+        has its own deadline."""
         await self._settled.wait()
         if self._error is not None:
             raise self._error
-        return self._found
+        return self._templates
 
 
 def stream_options(config: ServerConfig, limits: Limits) -> StreamOptions:
-    """The server's settings over the general defaults. A page size is a limit: pages do not grow beyond
-    it."""
+    """Return the server's settings, completed by the general defaults. Pages do not grow beyond a page size
+    that is set."""
     return StreamOptions(
         page_bytes=config.page_size_bytes or DEFAULT_OPTIONS.page_bytes,
         page_bytes_max=config.page_size_bytes or DEFAULT_OPTIONS.page_bytes_max,
@@ -130,19 +127,18 @@ def stream_options(config: ServerConfig, limits: Limits) -> StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormExplanation:
-    """A form of a ranged read, and why it applies to a resource or does not."""
+    """A form of a ranged read, and the reason why it applies to a resource or does not."""
 
     name: str
     is_offered: bool
     reason: str
     is_tried: bool = False
-    """Nothing says that the server takes the form; it is tried with one small read, after those that are
-    offered."""
+    """True if the form is not announced, and is tried with one small read after the offered ones."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ServerForms:
-    """The means of a session to read in any form, and what it has learned about its server's forms."""
+    """The parts of a session that all of its streams need, and the knowledge about its server's forms."""
 
     name: str
     """The server's name in messages."""
@@ -155,32 +151,32 @@ class ServerForms:
     caller: ToolCaller
     list_tools: Callable[[], Awaitable[Sequence[Tool]]]
     list_raw: Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]]
-    """Lists by the method's name."""
+    """Lists all items of a listing method, such as `resources/list`."""
     reads: SessionReads
     start_soon: Callable[..., None]
     """Starts a task that lives as long as the session."""
     templates: Templates = field(default_factory=Templates)
     worked: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The form that delivered and why it applied, by the reason of the first template's match, or by the
-    directory of the URIs."""
+    """The name and reason of the form that delivered. The key is the reason of the first template's match or,
+    without a template, the directory of the URI (`StreamForms._key`)."""
     bounds: dict[str, Literal["end", "length"]] = field(default_factory=dict)
-    """The meaning of a guessed variable, by the reason of the template's match."""
+    """The meaning of the second variable, for templates that needed a probe, by the reason of their match."""
     tools: Sequence[Tool] | None = None
-    """The listed tools, once somebody has listed them."""
+    """The tools, once they are listed."""
 
     @property
     def may_have_resources(self) -> bool:
-        # Empty capabilities mean nothing: a server connected without a handshake has them.
+        # Empty capabilities prove nothing, because without a handshake they are empty too.
         return self.capabilities.get("resources") is not None or not self.capabilities
 
 
 class StreamForms:
-    """The forms of one stream, with what reads them."""
+    """The forms of one stream, and their readers."""
 
     def __init__(
         self, media: ResourceMedia, options: StreamOptions, server: ServerForms, stack: AsyncExitStack
     ) -> None:
-        """`stack` is left when the stream is closed: it owns what a form opens."""
+        """`stack` is closed with the stream, and closes what the forms have opened."""
         self._media = media
         self._options = options
         self._server = server
@@ -196,45 +192,46 @@ class StreamForms:
         self._file_reader: HttpRangeReader | None = None
 
     def sha256(self) -> str | None:
-        """The digest that the result announced, or the server with the first URL."""
-        described = None if self._file_reader is None else self._file_reader.file
-        found = (file.sha256 for file in (self._media.file, described) if file is not None)
-        return next(filter(None, found), None)
+        """Return the digest that the tool result announced or, else, that the server gave with the file's
+        URL."""
+        authorized = None if self._file_reader is None else self._file_reader.file
+        digests = (file.sha256 for file in (self._media.file, authorized) if file is not None)
+        return next(filter(None, digests), None)
 
     async def find(self) -> list[RangeForm | LateForm]:
-        """Return the forms in the order to try them; the last is known.
+        """Return the forms in the order to try them. The last one is never a `LateForm`.
 
-        Raises `UsageError` if the requested strategy does not apply, and what listing raises if it is needed
-        for the first form.
+        Raises `UsageError` if the requested strategy does not apply, and the errors of a listing that the
+        first form needs.
         """
         self.facts = await self._first_facts()
-        found = recognise(self.facts)
-        if isinstance(template := found.get("uri-template"), TemplateStrategy):
+        strategies = recognise(self.facts)
+        if isinstance(template := strategies.get("uri-template"), TemplateStrategy):
             self._key = template.match.reason
         forms: list[RangeForm | LateForm] = []
         trials: list[ReadStrategy] = []
-        for name, strategy in found.items():
+        for name, strategy in strategies.items():
             if not isinstance(strategy, NotOffered):
                 forms += await self._forms(strategy)
             elif strategy.needs is not None:
                 forms.append(self._late(name))
             elif strategy.trial is not None:
                 trials.append(strategy.trial)
-        if self.facts.templates is None:  # a second chance, before the last resort
+        if self.facts.templates is None:  # not listed yet: try templates late, just before the last form
             forms.insert(-1, forms.pop(0))
-        is_asked_first = self.facts.forced is not None or is_url(self.facts.uri)
-        while is_asked_first and isinstance(first := forms[0], LateForm):
+        must_settle = self.facts.forced is not None or is_url(self.facts.uri)
+        while must_settle and isinstance(first := forms[0], LateForm):
             settled = await first.find()
             if isinstance(settled, Refusal):
                 break
             forms[:1] = settled
             if not forms:
-                recognise(self.facts)  # the forced form: raises why it does not apply
+                recognise(self.facts)  # raises the reason why the forced form does not apply
         if isinstance(whole := forms[-1], RangeForm):
             forms[-1:-1] = [self._trial(each, await self._form(each), whole) for each in trials]
         worked, _ = self._server.worked.get(self._key, ("", ""))
         if worked == forms[-1].name:
-            forms.insert(0, forms[-1])  # the last form stays one that is known
+            forms.insert(0, forms[-1])  # it also stays the last
         else:
             forms.sort(key=lambda form: form.name != worked)
         return forms
@@ -242,12 +239,12 @@ class StreamForms:
     async def explain(self) -> tuple[FormExplanation, ...]:
         """Return all forms in the order in which they are tried, each with the reason why it applies or not.
 
-        Requests every listing that decides about one. Raises as `find`.
+        Requests every listing that a form needs. Raises as `find`.
         """
         self.facts = replace(await self._first_facts(), forced=None)
         for fact in ("templates", "tools", "resources"):
-            found = recognise(self.facts).values()
-            if any(isinstance(it, NotOffered) and it.needs == fact for it in found):
+            strategies = recognise(self.facts).values()
+            if any(isinstance(it, NotOffered) and it.needs == fact for it in strategies):
                 await self._learn(fact)
         explained = [
             FormExplanation(name=name, is_offered=False, reason=it.why, is_tried=it.trial is not None)
@@ -256,15 +253,17 @@ class StreamForms:
             for name, it in recognise(self.facts).items()
         ]
 
-        def turn(it: FormExplanation) -> tuple[bool, bool, bool]:
+        def order(it: FormExplanation) -> tuple[bool, bool, bool]:
             return not (it.is_offered or it.is_tried), it.name == "whole", it.is_tried
 
-        return tuple(sorted(explained, key=turn))
+        return tuple(sorted(explained, key=order))
 
     def remark(self, is_missing: bool) -> str:
-        """Return what the server lists and does not fit, and that it forgot its own link if it did."""
-        found = {form.name: form.recognise(self.facts) for form in FORMS} if not self._forced_by else {}
-        unfit = [it.unfit for it in found.values() if isinstance(it, NotOffered) and it.unfit]
+        """Return the end of the error message if all forms are refused: the templates and tools that do not
+        fit and, if the server does not know a link that its tool returned (`is_missing`), the likely
+        cause."""
+        strategies = [] if self._forced_by else [form.recognise(self.facts) for form in FORMS]
+        unfit = [it.unfit for it in strategies if isinstance(it, NotOffered) and it.unfit]
         forgot = (
             f"; tool {self.facts.tool} returned this link, and the server does not know it: behind a gateway"
             " that starts a server for each request (as FastMCP's proxy of stdio servers does) the server has"
@@ -274,22 +273,23 @@ class StreamForms:
         return listed + (forgot if is_missing and self.facts.tool is not None else "")
 
     async def _first_facts(self) -> ResourceFacts:
-        """The facts that need no request of their own."""
+        """Return the facts that are known without another request."""
         media, options, config = self._media, self._options, self._server.config
         forced = options.strategy or config.range_strategy
-        self._forced_by = "" if forced is None else "--strategy" if options.strategy else "range_strategy"
+        if forced is not None:
+            self._forced_by = "--strategy" if options.strategy else "range_strategy"
         is_file = media.file is not None and options.strategy is None
         if is_file:
-            forced, self._forced_by = "file", ""  # no other form knows its URI
+            forced, self._forced_by = "file", ""  # its URI means nothing to the other forms
         queue_arguments = media.queue_arguments
         if queue_arguments is not None:
-            forced, self._forced_by = "poll", ""  # nor that of a queue
-        offered: tuple[str, ...] | None = None if forced == "file" else ()
+            forced, self._forced_by = "poll", ""  # a queue has no URI
+        templates: tuple[str, ...] | None = None if forced == "file" else ()
         if forced == "uri-template":
-            offered = await self._server.templates.listed()
+            templates = await self._server.templates.listed()
         elif forced is None:
             within_seconds = DESCRIBED_WAIT_SECONDS if is_token(media.description) else WAIT_SECONDS
-            offered = await self._server.templates.known(within_seconds=within_seconds)
+            templates = await self._server.templates.known(within_seconds=within_seconds)
         capabilities, tools = self._server.capabilities, self._server.tools
         has_tools = capabilities.get("tools") is not None
         if tools is not None:
@@ -298,7 +298,7 @@ class StreamForms:
             uri=media.uri,
             description=media.description,
             tool=media.tool,
-            templates=offered,
+            templates=templates,
             tools=tools if has_tools else (),
             is_listed=None if self._server.may_have_resources and is_url(media.uri) else False,
             chunk_bytes_max=chunk_bytes_max(capabilities),
@@ -318,16 +318,16 @@ class StreamForms:
     def _late(self, name: str) -> LateForm:
         async def find() -> Sequence[RangeForm | LateForm]:
             (entry,) = (form for form in FORMS if form.name == name)
-            found = entry.recognise(self.facts)
-            while isinstance(found, NotOffered) and found.needs is not None:
-                await self._learn(found.needs)
-                found = entry.recognise(self.facts)
-            return () if isinstance(found, NotOffered) else await self._forms(found)
+            strategy = entry.recognise(self.facts)
+            while isinstance(strategy, NotOffered) and strategy.needs is not None:
+                await self._learn(strategy.needs)
+                strategy = entry.recognise(self.facts)
+            return () if isinstance(strategy, NotOffered) else await self._forms(strategy)
 
         return LateForm(name=name, find=find)
 
     async def _forms(self, strategy: RangeStrategy) -> list[RangeForm | LateForm]:
-        """Return the form of `strategy`, and those of other templates that fit."""
+        """Return the form of `strategy` or, for a template, the forms of all templates that fit."""
         if not isinstance(strategy, TemplateStrategy):
             return [await self._form(strategy)]
         _, worked = self._server.worked.get(self._key, ("", ""))
@@ -346,7 +346,7 @@ class StreamForms:
         return LateForm(name=strategy.name, find=find)
 
     def _probed(self, strategy: TemplateStrategy) -> LateForm:
-        """The form of a template of which only probes tell what its variables mean."""
+        """Return the form of a template whose variables have a meaning that only probes can tell."""
         match, known = strategy.match, self._server.bounds
 
         async def read(first: int, second: int) -> Page:
@@ -421,15 +421,16 @@ class StreamForms:
         )
 
     def _cached(self, strategy: RangeStrategy, read: ReadRange) -> CachedReads | None:
-        """Let `read` look into the page cache first; None without one, and for a form whose reads are not of
-        ranges, or may have effects."""
+        """Return a reader that looks into the page cache before it calls `read`. None without a page cache,
+        and for a form that does not read ranges, or whose reads may have effects."""
         queues = CursorStrategy | PollStrategy | WholeStrategy
         if self._server.reads.cache is None or isinstance(strategy, queues) or isinstance(read, OnceReader):
             return None
         media, info, facts = self._media, self._server.server_info, self.facts
         resource: object = _identity(strategy)
         if isinstance(strategy, ReadStrategy):
-            # Not the form: a busy server lists its templates late, and is then read in another one.
+            # The form is not part of the key, because it varies: a busy server may list its templates too
+            # late.
             resource = ["read", media.uri, facts.token, dict(facts.extra_arguments), media.tool]
         cached = CachedReads(
             read,
@@ -447,7 +448,7 @@ class StreamForms:
         return cached
 
     async def _reader(self, strategy: RangeStrategy) -> ReadRange:
-        """Return what reads ranges in the form of `strategy`."""
+        """Return the reader of ranges in the form of `strategy`."""
         match strategy:
             case CursorStrategy():
                 return CursorReader(
@@ -488,7 +489,7 @@ class StreamForms:
     def _send_read(
         self, request: ResourceRequest | ToolRequest, arrivals: Arrivals | None = None
     ) -> Awaitable[dict[str, Any]]:
-        """Send a read; its patience decides for how long it is awaited, as long as bytes arrive."""
+        """Send a read. `StreamOptions.timeout` limits its silence; the total time has no limit here."""
         seconds, arrivals = self._options.timeout, arrivals or self.arrivals
         if isinstance(request, ToolRequest):
             return self._server.caller.call(
@@ -518,9 +519,9 @@ class StreamForms:
         return download_from(result, uri=uri, server=self._server.name)
 
     async def _origin_reader(self, authorize: str | Callable[[], Awaitable[Download]]) -> HttpRangeReader:
-        """Raises `BlockedAddressError` for a URL that may not be fetched."""
+        """Return a reader of a URL. Raises `BlockedAddressError` for a URL that may not be fetched."""
         origins = web_origins(self._server.config)
-        # The HTTP client is loaded for a URL outside of MCP only.
+        # Imported here, because the HTTP client is needed only for URLs outside of MCP.
         with naming_descriptor_limit():
             from playhead.client.session.http_range_reader import PLAY_BYTES, SAVE_BYTES, HttpRangeReader
             from playhead.client.transports.http_client import guarded_client
@@ -538,30 +539,32 @@ class StreamForms:
 
 
 def _identity(strategy: RangeStrategy) -> Hashable:
-    """Return the part that all reads of a resource in one form have in common."""
+    """Return a key that is the same for all reads of a resource in one form."""
     match strategy:
         case HttpRangeStrategy():
-            about: object = strategy.url
+            resource: object = strategy.url
         case FileStrategy():
-            about = strategy.uri
+            resource = strategy.uri
         case CursorStrategy() | PollStrategy():
-            about = [strategy.tool, dict(strategy.arguments)]
+            resource = [strategy.tool, dict(strategy.arguments)]
         case _:
-            about = asdict(strategy.request(0, 1))
-    return strategy.name, json.dumps(about, sort_keys=True, default=str)
+            resource = asdict(strategy.request(0, 1))
+    return strategy.name, json.dumps(resource, sort_keys=True, default=str)
 
 
 def chunk_bytes_max(capabilities: Mapping[str, Any]) -> int | None:
-    """The longest range of the form `params`, if the server declares it."""
+    """Return the longest range of the form `params`, if the server declares it."""
     match capabilities:
         case {"experimental": {**declared}}:
             declaration = declared.get(CHUNK_CAPABILITY)
         case _:
             return None
-    most = declaration.get("maxChunkBytes") if isinstance(declaration, dict) else None
-    return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None
+    max_bytes = declaration.get("maxChunkBytes") if isinstance(declaration, dict) else None
+    if isinstance(max_bytes, int) and not isinstance(max_bytes, bool) and max_bytes > 0:
+        return max_bytes
+    return None
 
 
 def _directory(uri: str) -> str:
-    """The part of a URI that resources read in the same form share: up to its last slash."""
+    """Return a URI up to its last slash. Resources that share it are assumed to be read in the same form."""
     return uri.partition("?")[0].rpartition("/")[0]

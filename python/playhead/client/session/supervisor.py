@@ -1,8 +1,8 @@
-"""Replace lost connections, once for all callers and within the `restart` setting.
+"""Replacement of a session's lost connections.
 
-A lost HTTP session is renewed once for all requests that noticed (single flight); their pages are then
-retried by the planner. A server process that ended is started again at the next request, if its `restart`
-setting allows. Nothing here repeats a request: that is its caller's decision.
+A lost HTTP session is renewed once for all requests that noticed the loss (single flight). A server process
+that ended is started again at the next request, if its `restart` setting allows. No request is repeated here:
+the planner retries the reads of streams, and other callers decide for themselves.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Supervisor:
         self._elicitor = elicitor
         self._current: Connection | None = None
         self._opened: list[Connection] = []
-        """The current one, and those that are left when their last requests have ended."""
+        """The current connection, and retired ones that still have requests in flight."""
         self._past_faults = ProtocolFaults()
         """Faults of the server on connections that have ended."""
         self._renewal: _Renewal | None = None
@@ -79,9 +79,9 @@ class Supervisor:
     async def connect(self) -> Connection:
         """Make the first connection. Raises `ConnectError`.
 
-        A server that ends on `server/discover` is connected to once more with the old handshake: some old
-        servers exit on an unknown method, or close the WebSocket. If a person has to grant access, that
-        happens here, outside the handshake's time, and only here.
+        Some old servers exit on the unknown method `server/discover`, or close the WebSocket. These are
+        connected to once more, with the old handshake. If a person has to grant access, they are asked here
+        and nowhere else; the handshake's time limit does not count that.
         """
         try:
             self._current = await self._open()
@@ -129,9 +129,9 @@ class Supervisor:
         return connection
 
     async def connection(self) -> Connection:
-        """The live connection; a dead one is replaced first, if `restart` allows.
+        """Return the live connection. A dead one is replaced first, if `restart` allows.
 
-        Raises `ClosedError` after `close`, `ConnectionLostError` if no (further) restart is allowed, and
+        Raises `ClosedError` after `close`, `ServerEndedError` if no (further) restart is allowed, and
         `ConnectError` if the attempt fails.
         """
         if self._closed:
@@ -142,7 +142,7 @@ class Supervisor:
         return await self.renew(current)
 
     async def wait_lost(self) -> str:
-        """Wait until the current connection has ended by itself. Returns the reason if known."""
+        """Wait until the current connection has ended by itself, and return the reason if known."""
         while True:
             current = self._current
             if current is None:
@@ -150,7 +150,7 @@ class Supervisor:
                 continue
             reason = await current.wait_ended()
             if self._closed:
-                await trio.sleep_forever()  # left, not lost
+                await trio.sleep_forever()  # `close` has ended it, so it is not lost
             if self._current is current:
                 return reason
 
@@ -161,10 +161,10 @@ class Supervisor:
             await self._renewed.wait()
 
     async def renew(self, broken: Connection | None) -> Connection:
-        """Replace `broken`, unless another caller already has: all waiters get the same new connection.
+        """Replace `broken`, unless another caller already has. All waiters get the same new connection.
 
-        The attempt belongs to the session, not to its first caller: a page whose deadline passes while a
-        server starts must neither stop the start nor use up the only restart. Raises as `connection`.
+        The attempt runs in a task of the session. If it ran in the first caller's, a page whose deadline
+        passes while a server starts would stop the start and use up the only restart. Raises as `connection`.
         """
         if self._closed:
             raise self._was_closed()
@@ -199,7 +199,7 @@ class Supervisor:
                 self._renewed.set()
                 self._renewed = trio.Event()
                 if broken is not None:
-                    broken.retire()  # its requests in flight may still be answered, or learn that it is gone
+                    broken.retire()  # its requests in flight may still be answered
         except PlayheadError as error:
             renewal.error = connect_error(error, self._factory.server)
         finally:
@@ -210,7 +210,7 @@ class Supervisor:
         return ClosedError(f"the session with {self._factory.server} was closed")
 
     def close(self) -> None:
-        """Leave the connection; later requests raise `ClosedError`. Idempotent."""
+        """Close all connections. Later requests raise `ClosedError`. Idempotent."""
         self._closed = True
         if self._renewal is not None:
             self._renewal.scope.cancel()

@@ -1,10 +1,10 @@
 """Calls of a session's tools, directly or as tasks.
 
-`tools/call` is not repeated, unless the tool is idempotent by its own annotations and no answer arrived.
+A call that may have run is repeated only if no answer arrived and the tool declares that it is idempotent.
 
-Tasks (MCP 2025-11-25, experimental there and removed in the revision after it): the server answers at once,
-and the result is fetched later. A tool with `execution.taskSupport: "required"` can be called in no other
-way; all others are called as usual. The caller sees the same result, the same progress and the same deadline.
+With tasks (MCP 2025-11-25, experimental there and removed in the revision after it) the server answers at
+once, and the result is fetched later. Only a tool with `execution.taskSupport: "required"` is called as a
+task. The caller sees the same result, the same progress and the same deadline.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from mcp_types import Tool
 
 POLL_SECONDS: Final = 1.0
-"""Interval between polls of a task if the server suggests none."""
+"""The interval between polls of a task if the server suggests none."""
 POLL_LEAST_SECONDS: Final = 0.05
 POLL_MOST_SECONDS: Final = 10.0
-"""Bounds of a server's suggestion: neither a busy loop nor a result that nobody fetches."""
+"""The bounds of a suggested interval: a shorter one would be a busy loop, a longer one delays the result."""
 CANCEL_SECONDS: Final = 0.5
-"""Limit for telling the server that a task is cancelled."""
+"""Limits the request that cancels a task on the server."""
 
 
 def offers_tasks(capabilities: Mapping[str, Any]) -> bool:
-    """True if the server can run tools as tasks."""
+    """Return whether the server can run tools as tasks."""
     match capabilities:
         case {"tasks": {"requests": {"tools": dict()}}}:
             return True
@@ -53,7 +53,7 @@ def offers_tasks(capabilities: Mapping[str, Any]) -> bool:
 
 
 def needs_task(tool: Mapping[str, Any]) -> bool:
-    """True if a listed `tool` can only be called as a task."""
+    """Return whether a listed `tool` can only be called as a task."""
     match tool:
         case {"execution": {"taskSupport": "required"}}:
             return True
@@ -61,7 +61,7 @@ def needs_task(tool: Mapping[str, Any]) -> bool:
 
 
 def is_idempotent(tool: Mapping[str, Any]) -> bool:
-    """True if the annotations of a listed `tool` say so."""
+    """Return whether the annotations of a listed `tool` declare it idempotent."""
     match tool:
         case {"annotations": {"idempotentHint": True}}:
             return True
@@ -69,15 +69,14 @@ def is_idempotent(tool: Mapping[str, Any]) -> bool:
 
 
 _DEFAULT_HINTS: Final = (False, True, False, True)
-"""Read-only, destructive, idempotent and open-world, by the protocol's schema."""
+"""The defaults of the hints read-only, destructive, idempotent and open-world in the protocol's schema."""
 
 
 def has_default_hints(tools: Collection[Tool]) -> bool:
-    """True if each of a server's `tools` states all four hints, and states the protocol's defaults.
+    """Return whether each of a server's `tools` has all four hints, with the protocol's defaults.
 
-    mcp-go fills them in for tools whose author wrote none, `destructiveHint: true` among them. Where every
-    tool has them they say nothing and count as absent. A single hint, or a tool that differs, was written by
-    somebody.
+    mcp-go adds them, `destructiveHint: true` included, to tools whose author wrote none. If every tool has
+    them, they prove nothing and are treated as absent. If one tool differs, its author wrote the hints.
     """
     return bool(tools) and all(
         (hints := tool.annotations) is not None
@@ -92,8 +91,8 @@ async def call_as_task(
 ) -> dict[str, Any]:
     """Run `tools/call` as a task and return its result.
 
-    Raises `DeadlineError` after `total_seconds`, `ProtocolError` if the server creates no task, and what
-    `send` raises. Ending it early, by a cancellation too, cancels the task on the server.
+    Raises `DeadlineError` after `total_seconds`, `ProtocolError` if the server creates no task, and the
+    errors of `send`. After an error or a cancellation, the task is cancelled on the server.
     """
     task_params = {} if math.isinf(total_seconds) else {"ttl": round(total_seconds * 1000)}
     created = await send("tools/call", {**_call_params(name, arguments), "task": task_params})
@@ -101,18 +100,18 @@ async def call_as_task(
         return created  # answered at once: the server needed no task
     task = _task_of(created.get("task"), server=server)
     task_id: str = task["taskId"]
-    done = False
+    is_done = False
     try:
         with trio.move_on_after(total_seconds):
             while task.get("status") == "working":
                 await trio.sleep(_interval(task.get("pollInterval")))
                 task = _task_of(await send("tasks/get", {"taskId": task_id}), server=server)
-            # Also for `input_required`: the server asks its question during this request.
+            # The status may also be `input_required`: the server asks its question during this request.
             result = await send("tasks/result", {"taskId": task_id})
-            done = True
+            is_done = True
             return result
     finally:
-        if not done:
+        if not is_done:
             await _cancel(send, task_id)
     raise DeadlineError(
         f"{server} did not finish tool {name!r} as a task in {total_seconds:g} s"
@@ -140,11 +139,11 @@ async def _cancel(send: Send, task_id: str) -> None:
         try:
             await send("tasks/cancel", {"taskId": task_id})
         except PlayheadError:
-            return  # the task or the connection has ended: there is nothing to cancel
+            return  # the task or the connection has ended already
 
 
 class SendRequest(Protocol):
-    """Sends a request through a session."""
+    """A function that sends a request through a session and returns its raw result."""
 
     async def __call__(
         self, method: str, params: Mapping[str, Any], **options: Unpack[SendOptions]
@@ -152,7 +151,7 @@ class SendRequest(Protocol):
 
 
 class ToolCaller:
-    """Calls one session's tools, with their properties from the last listing."""
+    """Calls one session's tools, and uses their properties from the last listing."""
 
     def __init__(
         self,
@@ -165,7 +164,7 @@ class ToolCaller:
         config: ServerConfig,
         limits: Limits,
     ) -> None:
-        """`list_tools` makes the session call `listed`."""
+        """`list_tools` lists the tools and passes them to `listed`."""
         self._name = name
         self._offers_tasks = offers_tasks(capabilities)
         self._revision = revision
@@ -175,11 +174,11 @@ class ToolCaller:
         self._limits = limits
         self._idempotent: frozenset[str] = frozenset()
         self._tasks: frozenset[str] | None = None
-        """Tools that can only be called as a task; None until the tools are listed."""
+        """The tools that can only be called as tasks; None until the tools are listed."""
         self._output_schemas: Mapping[str, object] = {}
 
     def listed(self, tools: Iterable[Mapping[str, Any]]) -> None:
-        """Remember the properties of the listed tools."""
+        """Save the properties of the listed tools."""
         named = {name: tool for tool in tools if isinstance(name := tool.get("name"), str)}
         self._idempotent = frozenset(name for name, tool in named.items() if is_idempotent(tool))
         self._tasks = frozenset(name for name, tool in named.items() if needs_task(tool))
@@ -187,7 +186,8 @@ class ToolCaller:
         self._output_schemas = {name: it for name, it in schemas.items() if isinstance(it, dict)}
 
     def output_schema(self, name: str) -> object:
-        """The tool's schema for `structuredContent`; None without one, or before the tools are listed."""
+        """Return the tool's schema for `structuredContent`; None without one, or before the tools are
+        listed."""
         return self._output_schemas.get(name)
 
     def check_allowed(self, name: str) -> None:
@@ -211,7 +211,8 @@ class ToolCaller:
     ) -> dict[str, Any]:
         """Call a tool and return the raw result; see `Session.call_tool`.
 
-        `arrivals` is notified of the bytes of the answer; a stream that passes it sets no limit to the total.
+        `arrivals` is notified of the bytes of the answer. It comes from a stream, whose calls have no limit
+        for their total time.
         """
         self.check_allowed(name)
         _check_arguments(name, arguments)
@@ -241,11 +242,11 @@ class ToolCaller:
         except ServerError as error:
             if error.code != HEADER_MISMATCH or not self._revision.has_routing_headers:
                 raise
-            # A header is missing, or differs from the argument that it repeats; the tool's schema says which
-            # arguments are sent so. The call was refused before it ran.
+            # The server refused the call before it ran, because a header is missing or differs from the
+            # argument that it repeats. The listed schema of the tool tells which arguments become headers.
             await self._learn_headers()
         except (ConnectionLostError, HttpStatusError):
-            # Known from the last `list_tools`. A deadline is not spent twice.
+            # A `DeadlineError` is raised at once, so that the caller does not wait twice as long.
             if name not in self._idempotent:
                 raise
         return await once()
@@ -270,11 +271,11 @@ def _call_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, An
 
 
 def _check_arguments(name: str, arguments: object) -> None:
-    # Callers without a type checker may pass what a model wrote: a string, or a list.
+    # A caller without a type checker may pass a model's output, such as a string or a list.
     if arguments is None:
         return
     if not isinstance(arguments, Mapping):
         kind = type(arguments).__name__
         raise UsageError(f"tool {name!r}: expected its arguments as a mapping of names to values, got {kind}")
-    if wrong := [key for key in arguments if not isinstance(key, str)]:
-        raise UsageError(f"tool {name!r}: expected strings as argument names, got {wrong[0]!r:.80}")
+    if invalid := [key for key in arguments if not isinstance(key, str)]:
+        raise UsageError(f"tool {name!r}: expected strings as argument names, got {invalid[0]!r:.80}")

@@ -1,8 +1,8 @@
-"""A carrier moves the bytes of one connection; a receiver takes the events among them.
+"""A carrier moves the bytes of one connection, and hands the events that arrive to a receiver.
 
-The receiver is the session's driver (`client.session.connection`). The carrier opens the connection, runs its
-own tasks in a nursery of its own, and knows nothing of deadlines, handshakes or results: it writes what it is
-given, turns what arrives into the events of the receiver's exchange, and hands these on.
+The receiver is `client.session.connection`. The carrier opens the connection, runs its tasks in its own
+nursery, and knows nothing of deadlines, handshakes or results: it writes messages, has the receiver's
+exchange turn arriving bytes into events, and passes these on.
 """
 
 from __future__ import annotations
@@ -19,89 +19,90 @@ from playhead.errors import PlayheadError
 from playhead.protocol.exchange import Event, Exchange, Outgoing
 from playhead.protocol.faults import ProtocolFaults
 
-SecondRoad = Literal["none", "request", "connection"]
-"""`none`: a process and its pipes are the only ones. `request`: with `anew`. `connection`: over a second
-carrier, if a `ping` is not answered either."""
+RepeatVia = Literal["none", "request", "connection"]
+"""The way to repeat a read while the server is silent. `none`: impossible, because a process has only its
+pipes. `request`: by `Carrier.request(is_repeat=True)`. `connection`: over a second connection, after a `ping`
+without a reply."""
 
 
 class Receiver(Protocol):
-    """The driver of a connection, as a carrier sees it. None of these waits or raises."""
+    """The session's side of a connection, as a carrier sees it. None of the methods blocks or raises."""
 
     @property
     def exchange(self) -> Exchange:
-        """The table of what is in flight, which makes the events."""
+        """The requests in flight; turns messages into events."""
         ...
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take what has arrived."""
+        """Take events that have arrived."""
         ...
 
     def lost(self, error: PlayheadError) -> None:
-        """The connection has ended by itself, and every request in flight fails with `error`. Idempotent:
+        """Fail every request in flight with `error`, because the connection has ended by itself. Idempotent:
         the first error counts."""
         ...
 
 
 class Carrier(ABC):
-    """The bytes of one connection. Made once per connection."""
+    """The bytes of one connection. A carrier is opened once."""
 
-    second_road: SecondRoad = "none"
-    """The way of a read that is sent once more while the connection is silent."""
+    repeat_via: RepeatVia = "none"
 
     @property
     def closing_cancels(self) -> bool:
-        """True if cancelling `request` is what cancels it for the server, and `tell` must not say so."""
+        """True if the server sees that `request` was cancelled, so that no notification may be sent."""
         return False
 
     @abstractmethod
     def open(self, receiver: Receiver) -> AbstractAsyncContextManager[None]:
-        """Connect, and close with the block: gracefully, or at once if it is left by a cancellation.
+        """Connect, and close at the end of the block: gracefully, or at once if it is cancelled.
 
-        Raises `ConnectError` or another `PlayheadError` before the block begins. What breaks afterwards is
-        reported with `Receiver.lost`.
+        Raises `ConnectError` or another `PlayheadError` before the block begins. A later failure is reported
+        with `Receiver.lost`.
         """
 
     @abstractmethod
-    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
-        """Send a request; with `anew`, where each has a connection of its own, on one that is opened for it.
+    async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
+        """Send a request. HTTP sends one that `is_repeat` over a new TCP connection.
 
-        A stream of messages (stdio, WebSocket) returns when it is written, which is at once if the pipe takes
-        it, and the driver waits for the answer. HTTP returns when the answer, or a JSON-RPC error in its
-        place, was handed to the receiver. Raises a `PlayheadError` if none will come. Cancelled: a message is
-        written whole or not at all; HTTP closes the POST.
+        A stream of messages (stdio, WebSocket) returns when the request is written; the receiver waits for
+        the answer. HTTP returns when the answer, or a JSON-RPC error in its place, was handed to the
+        receiver. Raises a `PlayheadError` if there will be no answer. Cancelled: a message is written whole
+        or not at all; HTTP closes the POST.
         """
 
     @abstractmethod
     async def tell(self, data: bytes, *, given_up: Outgoing | None = None) -> None:
-        """Send a notification or an answer of ours. Failures are not reported: nobody waits.
+        """Send a notification, or the answer to a request of the server's. Failures are not reported.
 
         Args:
             given_up: the request that the notification cancels.
         """
 
     async def listen(self) -> None:
-        """Receive the server's own stream, if the revision has one, until cancelled. Runs after the
-        handshake, in a task of the driver's; returns at once where every message is on one stream."""
+        """Receive the server's own stream, if the transport and revision have one, until cancelled. Runs
+        after the handshake, in a task of the receiver's. Returns at once if all messages arrive on one
+        stream."""
         await trio.lowlevel.checkpoint()
 
     async def ping(self) -> bool:
-        """Ask for a sign of life: True when it has arrived, False if there is no way to ask, or none comes.
-        The caller limits the time."""
+        """Ask for a sign of life. Return True when it has arrived, False if the transport has no ping or the
+        connection has ended. The caller limits the time."""
         await trio.lowlevel.checkpoint()
         return False
 
     def diagnosis(self) -> str:
-        """A description of the peer for error messages, or nothing. Quotes the peer."""
+        """Return a description of the peer for error messages, which may quote it; "" if nothing is known."""
         return ""
 
     def faults(self) -> ProtocolFaults:
-        """Faults that `exchange` does not count."""
+        """Return the faults that `exchange` does not count."""
         return ProtocolFaults()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarrierFactory:
-    """Makes the carrier of the first connection, and of each one after it."""
+    """Makes the carrier of each connection to one server."""
 
     server: str
     """The server's name and address for messages, without secrets."""

@@ -1,4 +1,4 @@
-"""Decode the body of an HTTP answer that the server has compressed."""
+"""The decoder of compressed HTTP bodies: gzip and deflate, in bounded pieces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpcore2
 from playhead.limits import MIB
 
 PIECE_BYTES: Final = MIB
-"""The most that is decoded at once: a few bytes can stand for very many."""
+"""The largest piece decoded at once, because a few compressed bytes can become very many."""
 _GZIP_BITS: Final = zlib.MAX_WBITS | 16
 _GZIP_MAGIC: Final = 0x1F
 """The first byte of a member."""
@@ -25,7 +25,7 @@ class Decoder:
         self._may_be_bare = encoding == "deflate"
         self._rest = b""
         self.raw_bytes = 0
-        """Bytes fed so far."""
+        """The number of bytes fed so far."""
 
     def feed(self, chunk: bytes) -> None:
         """Add received bytes. Drain `next_piece` after each call."""
@@ -57,12 +57,12 @@ class Decoder:
         return b""
 
     def end(self) -> None:
-        """The body has ended. Raises `httpcore2.RemoteProtocolError` if its encoding has not."""
+        """Check that the encoding has ended with the body. Raises `httpcore2.RemoteProtocolError` if not."""
         if self.raw_bytes and not self._inflater.eof:
             raise httpcore2.RemoteProtocolError(f"the body ended before its {self._encoding} encoding did")
 
 
 def decoder_for(encoding: str) -> Decoder | None:
-    """The decoder for a `Content-Encoding`; None for one that is left as it is."""
+    """Return the decoder for a `Content-Encoding`; None for one that is not decoded."""
     name = encoding.strip().lower().removeprefix("x-")
     return Decoder(name) if name in ("gzip", "deflate") else None

@@ -4,12 +4,13 @@
     tell    ──POST──▶  202
     listen  ──GET───▶  events: messages of the server's own accord (revisions with sessions)
 
-A message that arrives on the POST of a request may answer that request and no other. If the body has ended
-without the answer, the request is lost at once, whatever the body was instead, unless the revision lets the
-stream be resumed and an event named an id. What a revision changes is in its row (`protocol.revisions`).
+A message that arrives on the POST of a request may answer that request and no other. A body that ends without
+the answer loses the request at once. Exception: an event stream is resumed if the revision has resumption and
+one of its events had an id. The differences between revisions are in the table of `protocol.revisions`.
 
-Every byte of a JSON body is a sign of life; of events, those that `protocol.inbox` says, and none of the
-server's own stream. No time limit for reading or writing: deadlines are the session's.
+Every byte of a JSON body is a sign of life. In the events of a POST, `protocol.inbox` decides which bytes
+are; the server's own stream gives none. Reading and writing have no time limit here: deadlines are the
+session's.
 """
 
 from __future__ import annotations
@@ -55,23 +56,26 @@ COURTESY_SECONDS: Final = 2.0
 """Limits the DELETE that ends a session: a silent server must not delay the close."""
 NOTIFICATION_SECONDS: Final = 10.0
 STREAM_SECONDS: Final = 1.0
-"""Limit of the first call's wait for the server's own stream. It was requested after the handshake, so a
-server that has one has answered by now; one that answers only with its first event costs this once."""
+"""Limits the first call's wait for the server's own stream, which was requested after the handshake. Most
+servers have answered by then; a server that answers only with its first event costs this second once."""
 RECONNECT_SECONDS: Final = 1.0
-"""Wait before a stream is opened again, unless the server names another."""
+"""Wait before a stream is opened again, unless the server sets another with `retry`."""
 TRIES: Final = 2
-"""Attempts in a row to open a stream again, or for the first time."""
+"""Failed attempts in a row after which a stream is given up."""
 ERROR_BODY_BYTES: Final = 64 * KIB
 
 _SESSION_ID: Final = "mcp-session-id"
-_POSTED: Final = [(b"accept", b"application/json, text/event-stream"), (b"content-type", b"application/json")]
-_STREAMED: Final = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
+_POST_HEADERS: Final = [
+    (b"accept", b"application/json, text/event-stream"),
+    (b"content-type", b"application/json"),
+]
+_GET_HEADERS: Final = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
 
 
 class HttpCarrier(Carrier):
     """A Streamable HTTP endpoint."""
 
-    second_road = "request"
+    repeat_via = "request"
 
     def __init__(
         self,
@@ -85,14 +89,14 @@ class HttpCarrier(Carrier):
     ) -> None:
         """
         Args:
-            headers: never shown, like `auth`.
+            headers: sent with every request, and never shown. `auth` is not shown either.
             auth: any `httpx2.Auth`, such as the SDK's OAuth providers.
-            tls: may have authorities and a client certificate of its own, or accept any certificate.
+            tls: replaces the default context.
             wait_for_stream: make the first call wait, at most `STREAM_SECONDS`, until the server's own stream
-                is open. Without it some servers drop their questions to the user, and the call waits for an
-                answer in vain.
+                is open. While it is not, some servers drop their questions to the user, and the call never
+                ends.
 
-        Raises `ConfigError` for a proxy of the environment that cannot be used.
+        Raises `ConfigError` for a proxy in the environment that cannot be used.
         """
         address = WebAddress.parse(url)
         self._url = replace(address, userinfo="", fragment=None)
@@ -128,7 +132,8 @@ class HttpCarrier(Carrier):
 
     @asynccontextmanager
     async def open(self, receiver: Receiver) -> AsyncIterator[None]:
-        """Send nothing yet; end the session on the server with the block (2 s at most), unless cancelled."""
+        """Send nothing yet. At the end of the block, end the session on the server (within 2 s), unless
+        cancelled."""
         self._receiver = receiver
         async with self._client, trio.open_nursery() as self._nursery:
             try:
@@ -138,13 +143,13 @@ class HttpCarrier(Carrier):
                 await self._end_session()
                 self._nursery.cancel_scope.cancel()
 
-    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+    async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
         if outgoing.method == "tools/call" and not self._stream_tried.is_set():
             with trio.move_on_after(STREAM_SECONDS):
                 await self._stream_tried.wait()
             self._stream_tried.set()
         try:
-            response = await self._client.send(self._message(outgoing.data, outgoing, is_fresh=anew))
+            response = await self._client.send(self._message(outgoing.data, outgoing, is_fresh=is_repeat))
             try:
                 await self._take_answer(response, outgoing)
             except BaseException:  # a cancellation too: the answer holds a connection
@@ -179,12 +184,12 @@ class HttpCarrier(Carrier):
     # --- requests ------------------------------------------------------------------------------------
 
     def _message(self, data: bytes, outgoing: Outgoing | None, *, is_fresh: bool = False) -> HttpRequest:
-        headers = [*self._headers, *_POSTED, *self._revision_headers(outgoing)]
+        headers = [*self._headers, *_POST_HEADERS, *self._revision_headers(outgoing)]
         return HttpRequest(method="POST", url=self._url, headers=headers, content=data, is_fresh=is_fresh)
 
     def _stream(self, last_event_id: bytes) -> HttpRequest:
         resumed = [(b"last-event-id", last_event_id)] if last_event_id else []
-        headers = [*self._headers, *_STREAMED, *self._revision_headers(None), *resumed]
+        headers = [*self._headers, *_GET_HEADERS, *self._revision_headers(None), *resumed]
         return HttpRequest(method="GET", url=self._url, headers=headers)
 
     def _revision_headers(self, outgoing: Outgoing | None) -> Headers:
@@ -208,7 +213,8 @@ class HttpCarrier(Carrier):
     # --- answers -------------------------------------------------------------------------------------
 
     async def _take_answer(self, response: HttpResponse, outgoing: Outgoing) -> None:
-        """Hand the answer to the receiver, and close `response`. Raises if there is none."""
+        """Hand the answer to the receiver, and close `response`. Raises a `PlayheadError` without an
+        answer."""
         if response.status >= 300:
             await self._take_refusal(response, outgoing)
             return
@@ -230,8 +236,8 @@ class HttpCarrier(Carrier):
                 f" {kind or 'no content type'} instead of JSON: is it an MCP endpoint?",
                 status=response.status,
             )
-        sign, take = [SignOfLife(outgoing.id)], self._receiver.take
-        content = await response.read(self._limits.message_bytes, touched=lambda: take(sign))
+        sign = [SignOfLife(outgoing.id)]
+        content = await response.read(self._limits.message_bytes, touched=lambda: self._receiver.take(sign))
         await response.aclose()
         self._take_body(content, outgoing.id, status=response.status)
 
@@ -264,36 +270,36 @@ class HttpCarrier(Carrier):
             raise unnamed
         self._take_body(content, outgoing.id, status=response.status)
 
-    # --- streams of events ---------------------------------------------------------------------------
+    # --- event streams -------------------------------------------------------------------------------
 
     async def _take_events(self, response: HttpResponse, outgoing: Outgoing) -> None:
         """Receive messages until the request is answered, also on the streams that resume this one."""
         events = EventStream(max_bytes=self._limits.message_bytes)
         failure = f"the event stream from {self._place} ended without an answer"
-        following: HttpResponse | None = response
+        current: HttpResponse | None = response
         tries = 0
-        while following is not None:
-            before = events.last_event_id
+        while current is not None:
+            resumed_from = events.last_event_id
             try:
-                await self._receive_events(following, events, outgoing)
+                await self._receive_events(current, events, outgoing)
             except TRANSPORT_ERRORS as error:
                 failure = (
                     f"the event stream from {self._place} broke before the answer ({type(error).__name__})"
                 )
             except BaseException:  # a cancellation too: the stream holds a connection
-                await following.aclose()
+                await current.aclose()
                 raise
             if self._is_answered(outgoing.id):
-                # Only the end of the body is left, and nobody has to wait for it.
-                self._nursery.start_soon(following.drain)
+                # Only the end of the body is left, and the caller need not wait for it.
+                self._nursery.start_soon(current.drain)
                 return
-            await following.aclose()
-            if events.last_event_id != before:
+            await current.aclose()
+            if events.last_event_id != resumed_from:
                 tries = 0
-            following = None
-            while following is None and tries < TRIES and self._may_resume(events):
+            current = None
+            while current is None and tries < TRIES and self._may_resume(events):
                 tries += 1
-                following = await self._resume(events)
+                current = await self._resume(events)
         raise ConnectionLostError(failure)
 
     def _may_resume(self, events: EventStream) -> bool:
@@ -312,7 +318,8 @@ class HttpCarrier(Carrier):
     async def _receive_events(
         self, response: HttpResponse, events: EventStream, outgoing: Outgoing | None
     ) -> None:
-        """Hand on the messages of one stream, until it ends or `outgoing` is answered."""
+        """Pass on the messages of one stream until it ends or `outgoing` is answered. Without `outgoing` it
+        is the server's own stream."""
         only = None if outgoing is None else outgoing.id
         events.restart()
         inbox = Inbox(self._receiver.exchange, self._limits, events, only=only)

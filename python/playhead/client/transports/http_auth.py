@@ -27,7 +27,7 @@ from playhead.web_address import WebAddress
 async def send_authorized(
     client: HttpClient, auth: httpx2.Auth, request: HttpRequest, *, allowed: int
 ) -> HttpResponse:
-    """Send `request`, and whatever the flow asks for before and after it. Returns the last answer.
+    """Send `request`, and the requests that the flow makes before and after it. Return the last answer.
 
     `allowed` is the longest body that a flow may read. Raises as `HttpClient.send_once`, `AccessDeniedError`
     for a failed flow of the SDK's, and what another flow raises. Cancelled: both are closed.
@@ -41,7 +41,7 @@ async def send_authorized(
 
 
 def _oauth_error() -> type[Exception]:
-    """The error of the SDK's flows; without them, one that nobody raises."""
+    """Return the error class of the SDK's flows or, if they are not loaded, one that is never raised."""
     module = sys.modules.get("mcp.client.auth")
     return httpx2.RequestError if module is None else module.OAuthFlowError
 
@@ -79,7 +79,7 @@ async def send_whole(client: HttpClient, theirs: httpx2.Request, *, allowed: int
 
 
 async def as_ours(theirs: httpx2.Request) -> HttpRequest:
-    """A request of httpx2's as one of ours."""
+    """Convert a request of httpx2's to one of ours."""
     # A flow may have made this request itself, with a body that has not been read.
     content = await theirs.aread()
     return HttpRequest(
@@ -110,7 +110,7 @@ def _without(headers: Headers, *names: bytes) -> Headers:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The body of an answer for a flow that reads it. The answer has it afterwards, too."""
+    """Return the body of an answer for a flow that reads it. `receive` returns it again afterwards."""
 
     def __init__(self, response: HttpResponse, allowed: int) -> None:
         self._response = response

@@ -1,17 +1,17 @@
 """One HTTP/1.1 client: requests over a pool of `httpcore2`'s public connections.
 
-The session and everything out of band use it: pages of files, playlists, tokens of OAuth. It sends a request
-and hands back the head of the answer, with the body still arriving; deadlines for silence are its callers'.
+Sessions use it, and so do requests outside of MCP: pages of files, playlists, tokens of OAuth. It sends a
+request and returns the head of the answer, with the body still arriving. Callers limit the silence.
 
 * HTTP/1.1 only: with HTTP/2, batches of eight pages stalled 14 s in 2 of 60 runs.
 * Connections are reused for 300 s: a page lasts 6.4 s at 128 kbit/s, and a shorter time would reconnect for
   each page. The newest is reused first, and asked once, by one `poll`, whether the server has closed it.
-* A pool of our own, because that of the library asks every connection several times per request, and keeps
-  one for ever whose request is cancelled as it opens.
-* `accept-encoding: identity`: base64 of compressed audio does not compress further. A server that compresses
-  all the same is understood (`content_encoding.Decoder`).
+* The pool is our own. The library's pool checks every connection several times per request, and leaks a
+  connection whose request is cancelled while it opens.
+* `accept-encoding: identity`, because base64 of compressed audio does not compress further. An answer that is
+  compressed nevertheless is decoded (`content_encoding.Decoder`).
 
-Its errors are those of `httpcore2` (`TRANSPORT_ERRORS`); what they mean depends on the request.
+It raises the errors of `httpcore2` (`TRANSPORT_ERRORS`), because their meaning depends on the request.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ REDIRECTS: Final = 20
 """Redirects followed per request, as by browsers (Fetch, section 4.4)."""
 DRAIN_BYTES: Final = 64 * KIB
 DRAIN_SECONDS: Final = 0.5
-"""Limits of what is read to reuse a connection; more costs the connection."""
+"""Limit the rest of an unneeded body that is read in order to reuse its connection."""
 FOLLOWED: Final = frozenset({301, 302, 303, 307, 308})
 KEEPS_METHOD: Final = frozenset({307, 308})
 
@@ -77,7 +77,7 @@ class HttpRequest:
     headers: Headers = field(default_factory=list, repr=False)
     content: bytes = field(default=b"", repr=False)
     is_fresh: bool = False
-    """True for a connection that is opened for it: those in the pool may all be dead, and are closed."""
+    """True to open a new connection for it, and close the idle ones, because all of them may be dead."""
 
 
 class HttpResponse:
@@ -173,15 +173,15 @@ class HttpResponse:
         return whole if buffer is None else buffer.take()
 
     async def read_ahead(self, allowed: int) -> bytes:
-        """Read the rest of the body for somebody else: `receive` returns it again. Raises as `read`."""
+        """Return the rest of the body, and let `receive` return it again. Raises as `read`."""
         self._ahead = await self.read(allowed)
         return self._ahead
 
     async def drain(self) -> None:
-        """Read the little that is left of a body that nobody needs, and close it.
+        """Read the short rest of an unneeded body, and close the answer.
 
-        An answer that is closed unread costs its connection, and so one TCP connection per page for servers
-        that answer with event streams (605 reads: 609 connections).
+        If it were closed unread, its connection could not be reused. With servers that answer in event
+        streams that cost a TCP connection per page (605 reads: 609 connections).
         """
         left = DRAIN_BYTES
         try:
@@ -194,7 +194,7 @@ class HttpResponse:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the answer; a connection with bytes still to come is closed with it. Idempotent."""
+        """Close the answer, and its connection too if the body has not ended. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -216,8 +216,8 @@ Redirector = Callable[[HttpRequest, HttpResponse, WebAddress], HttpRequest | Non
 def within_origin(request: HttpRequest, response: HttpResponse, to: WebAddress) -> HttpRequest | None:
     """Follow redirects within the request's origin, or from http to https on the default ports.
 
-    Headers, credentials and body were meant for this origin. A method other than GET is kept by 307 and 308
-    only, and a URL with a user of its own is not followed.
+    Headers, credentials and body were meant for this origin. A request other than GET follows only 307 and
+    308, which keep the method. A URL with another user name is not followed.
     """
     was = request.url
     if request.method != "GET" and response.status not in KEEPS_METHOD:
@@ -230,19 +230,19 @@ def within_origin(request: HttpRequest, response: HttpResponse, to: WebAddress) 
         None,
         None,
     )
-    # A server that drops the query has not read it: it may be a key that it wants again.
+    # The query may be a key. A redirect without a query keeps it.
     return replace(request, url=replace(to, query=to.query or was.query)) if is_same or is_upgrade else None
 
 
 def anywhere(request: HttpRequest, response: HttpResponse, to: WebAddress) -> HttpRequest | None:
-    """Follow every redirect of a GET: for a client whose network checks each address."""
+    """Follow every redirect of a GET. For a client whose network checks each address."""
     return replace(request, url=to)
 
 
 class HttpClient:
-    """A pool of connections, and what is remembered between requests: cookies.
+    """A pool of connections, and the cookies of its servers.
 
-    Use it as a context manager: leaving it closes the connections that are not in use.
+    Use it as a context manager. Leaving it closes the connections that are not in use.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class HttpClient:
         self._body_bytes = body_bytes
         self._slots = trio.Semaphore(connections)
         self._idle: list[httpcore2.AsyncConnectionInterface] = []
-        """The newest last."""
+        """The idle connections, the newest last."""
         self._cookies: Cookies | None = None
         """None until a server sets one."""
         self._is_closed = False
@@ -296,8 +296,8 @@ class HttpClient:
     ) -> HttpResponse:
         """Send `request`, follow at most `redirects` redirects, and return the head of the answer.
 
-        A redirect that is not followed is returned as it is. Raises one of `TRANSPORT_ERRORS`, and what the
-        authorization and `redirect` raise. Cancelled: the connection is closed.
+        A redirect that is not followed is returned as it is. Raises one of `TRANSPORT_ERRORS`, and the errors
+        of the authorization and of `redirect`. Cancelled: the connection is closed.
         """
         while True:
             response = await self._send_authorized(request)
@@ -316,7 +316,7 @@ class HttpClient:
     async def _send_authorized(self, request: HttpRequest) -> HttpResponse:
         if self._auth is None:
             return await self.send_once(request)
-        # httpx2 is loaded for those who bring its Auth.
+        # Imported here, because only an `httpx2.Auth` needs httpx2.
         from playhead.client.transports.http_auth import send_authorized
 
         return await send_authorized(self, self._auth, request, allowed=self._body_bytes)
@@ -357,7 +357,7 @@ class HttpClient:
             if "set-cookie" in response.headers:
                 self._take_cookies(response)
         except BaseException:  # a cancellation too
-            # Not left to the connection: it keeps what is cancelled as it opens.
+            # Closed here, because a connection that is cancelled while it opens does not close itself.
             if connection is not None:
                 with trio.CancelScope(shield=True):
                     await connection.aclose()
@@ -416,10 +416,10 @@ def guarded_client(
     limits: Limits = DEFAULT_LIMITS,
     tls: ssl.SSLContext | None = None,
 ) -> HttpClient:
-    """A client that reaches global addresses and the allowed origins, and nothing else.
+    """Return a client that reaches global addresses and the allowed origins only.
 
-    Its requests, those of redirects too, raise `BlockedAddressError` for a URL or an address that may not be
-    reached (`playhead.net_guard`). Proxies of the environment are not used.
+    Its requests and redirects raise `BlockedAddressError` for a URL or an address that may not be reached
+    (`playhead.net_guard`). Proxies of the environment are not used.
     """
     seconds = limits.page_seconds
     return HttpClient(

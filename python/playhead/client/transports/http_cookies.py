@@ -1,4 +1,4 @@
-"""The cookies of one HTTP client: balancers keep a session on one machine with them."""
+"""The cookies of one HTTP client. Load balancers need them to send a session to one machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cookies:
         self._jar = CookieJar()
 
     def extract(self, url: WebAddress, headers: Headers) -> None:
-        """Take the cookies that an answer from `url` sets with these headers."""
+        """Save the cookies that an answer from `url` sets with these headers."""
         self._jar.extract_cookies(_Answer(headers), Request(str(url)))  # type: ignore[arg-type]  # all that it uses
 
     def headers_for(self, url: WebAddress, headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -83,13 +83,13 @@ class GuardedNetwork(Network):
 
 
 def open_network() -> NetworkFor:
-    """Reach any address: for URLs that the user chose."""
+    """Reach any address. For URLs that the user chose."""
     network = Network()
     return lambda _url: network
 
 
 def guarded_network(allow_origins: Collection[Origin]) -> NetworkFor:
-    """Reach global addresses, and `allow_origins` at any address: for URLs that others chose.
+    """Reach global addresses, and `allow_origins` at any address. For URLs that servers chose.
 
     Refuses a URL with `BlockedAddressError`. A connection serves one origin, so that one which was opened to
     a private address is never used for another.
@@ -148,7 +148,7 @@ class SocketStream(httpcore2.AsyncNetworkStream):
             raise httpcore2.WriteError(str(error)) from error
 
     async def aclose(self) -> None:
-        self._readable = None  # its number may be another connection's soon
+        self._readable = None  # another connection may get the same descriptor soon
         await self._stream.aclose()
 
     async def start_tls(

@@ -53,7 +53,7 @@ class _Exception:
     """An entry of `NO_PROXY`."""
 
     scheme: str
-    """Empty for all."""
+    """The scheme; empty for all schemes."""
     host: str
     """Empty for a network."""
     port: int | None
@@ -83,7 +83,7 @@ class Proxies:
         self._exceptions = exceptions
 
     def proxy_for(self, url: WebAddress) -> Proxy | None:
-        """The proxy for `url`, or None."""
+        """Return the proxy for `url`, if any."""
         if not self._proxies or is_loopback(str(url)):
             return None
         if any(each.covers(url) for each in self._exceptions):
@@ -108,7 +108,7 @@ NO_PROXIES: Final = Proxies({}, ())
 
 
 def environment_proxies() -> Proxies:
-    """The proxies of the environment; on macOS and Windows those of the system, if it names none."""
+    """Return the proxies of the environment or, on macOS and Windows without any, those of the system."""
     if sys.platform not in ("darwin", "win32") and not any(
         name.lower().endswith("_proxy") for name in os.environ
     ):

@@ -1,7 +1,7 @@
 """A server object of the SDK in this process, as a carrier over two memory streams.
 
-A lowlevel `Server` runs over them by its public `run`. The SDK runs an `MCPServer` over streams in one place
-only, which it does not document: imported here and nowhere else, until there is a public one.
+A lowlevel `Server` runs over them with its public `run`. For an `MCPServer` the SDK has only the undocumented
+`InMemoryTransport`, which no other file imports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
 GRACE_SECONDS: Final = 2.0
-"""Time for a server to end by itself once its input has ended, as in the SDK."""
+"""Limits the wait for a server to end by itself once its input has ended, as in the SDK."""
 
 
 class _Writes(Protocol):
@@ -58,7 +58,7 @@ class InProcessCarrier(Carrier):
     def _ended(self) -> ConnectionLostError:
         return ConnectionLostError(f"expected an answer, but the server {self._server.name!r} has ended")
 
-    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+    async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
         try:
             await self._put(outgoing.data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
@@ -76,7 +76,7 @@ class InProcessCarrier(Carrier):
 
 @asynccontextmanager
 async def _streams_of(server: Server[Any] | MCPServer) -> AsyncIterator[tuple[Any, Any]]:
-    """The streams of a running server: to read from, and to write to."""
+    """Run a server, and give the streams to read from it and to write to it."""
     if not isinstance(server, Server):
         from mcp.client._memory import InMemoryTransport
 

@@ -1,7 +1,6 @@
 """The errors that a caller sees for JSON-RPC error answers.
 
-A code sent by the peer is its answer, whatever the number: a server that sends -32001 has answered, it has
-not timed out.
+Every code that the peer sends is its answer, even -32001, the TypeScript SDK's code for its own timeouts.
 """
 
 from __future__ import annotations
@@ -19,13 +18,14 @@ LOST_SESSION = re.compile(
     r"|\b(?:server|session) (?:is )?not initialized\b|\bcould not find session\b",
     re.IGNORECASE,
 )
-"""Texts of servers with HTTP 400 for an unknown session: the TypeScript SDK's examples ("No valid session ID
-provided", "Server not initialized"), mcp-go ("Invalid session ID"), and similar ones."""
+"""Matches the texts of HTTP 400 for an unknown session: the TypeScript SDK's examples ("No valid session ID
+provided", "Server not initialized"), mcp-go's ("Invalid session ID"), and similar ones."""
 _SESSION_NOT_FOUND = "session not found"
 _OTHER_CODES = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, -32002})
-"""Codes of errors about the request itself: a resource may be named "no valid session"."""
+"""Codes of errors about the request itself, whose text may quote it: a resource may be named "unknown
+session"."""
 QUOTED_CHARS = 500
-"""Characters of a peer's own text to quote in a message."""
+"""Limits the peer's own text that a message quotes."""
 
 
 def quoted(text: str) -> str:
@@ -82,9 +82,9 @@ def from_answer(error: RpcError, *, method: str, server: str) -> PlayheadError:
 
 
 def lost_session(error: RpcError, *, server: str) -> SessionLostError | None:
-    """The error for an answer that says that the session is unknown; None for any other.
+    """Return the error for an answer that says that the session is unknown; None for any other.
 
-    Only for requests after the handshake: before it, a server may answer an unknown method in the same words.
+    Not for requests of the handshake: a server may answer an unknown method in the same words.
     """
     text = quoted(text_of(error))
     if not names_lost_session(error.code, text, status=200):

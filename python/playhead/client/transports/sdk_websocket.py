@@ -1,4 +1,4 @@
-"""A WebSocket as a transport of the SDK's client, which has none. Sessions of ours use `websocket`."""
+"""A WebSocket transport for the SDK's client, which has none. Playhead's own sessions use `websocket`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from playhead.protocol.frame_stream import FrameStream
 from playhead.protocol.framing import Line
 
 CLOSE_SECONDS: Final = 1.0
-"""Limit for sending our close frame."""
+"""Limits the sending of our close frame."""
 
 Received = SessionMessage | Exception
 _ENDINGS: Final = (

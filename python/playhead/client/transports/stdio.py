@@ -1,7 +1,7 @@
 """A stdio server: its process and pipes as a carrier.
 
-Four tasks run while it is open: one reads stdout into the inbox, one keeps the end of stderr, one waits for
-the process, one reports the loss. Requests are written by whoever sends them.
+Four tasks run while it is open: one reads stdout into the inbox, one saves the end of stderr, one waits for
+the process, and one reports the loss. A request is written by the task that sends it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from playhead.protocol.inbox import Inbox
 
 CHUNK_BYTES: Final = 256 * KIB
 """The largest read of stdout. Of 64 KiB, 256 KiB and 1 MiB (the capacity of the widened pipe) this took the
-least CPU per page of 100 KiB: 0.84 of 1 MiB."""
+least CPU per page of 100 KiB: 16% less than 1 MiB."""
 
 LAST_WORDS_SECONDS: Final = 0.5
-"""Limit for reading a dead server's pipes: one of its children may hold them open for ever."""
+"""Limits the reading of a dead server's pipes, which one of its children may hold open for ever."""
 
 FLUSH_SECONDS: Final = 0.5
-"""Limit for finishing a line that a cancelled request has begun, while closing."""
+"""Limits the time to complete a partly written line while closing."""
 
 _STDERR_LINES: Final = 12
 _SECRET_LENGTH: Final = 8
@@ -68,12 +68,12 @@ class StdioCarrier(Carrier):
         self._rest = bytearray()
         """The end of a line that is not written yet. It precedes everything else."""
         self._unwritten: set[int | str] = set()
-        """Requests that were cancelled before a byte of them was written: the server does not know them."""
+        """Requests of which no byte was written. After a cancellation the server does not know them."""
         self._lost = trio.Event()
         self._lost_by = ""
         self._is_closing = False
         self._is_stopped_by_us = False
-        """It still ran when the connection was closed: its exit says nothing about it."""
+        """True if the server still ran when we closed the connection, so that its exit explains nothing."""
         self._stderr = bytearray()
         self._stderr_ended = trio.Event()
         self._stdout_ended = trio.Event()
@@ -145,7 +145,7 @@ class StdioCarrier(Carrier):
 
     # --- out -----------------------------------------------------------------------------------------
 
-    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+    async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
         server = self._server
         assert server is not None
         line = outgoing.data + b"\n"
@@ -167,7 +167,7 @@ class StdioCarrier(Carrier):
         await self._write(self._server, data + b"\n")
 
     async def _write(self, server: ServerProcess, line: bytes, outgoing: Outgoing | None = None) -> None:
-        """Write a line after those before it. Cancelled, its rest is written before the next one."""
+        """Write a line after all earlier ones. Cancelled: its rest is written before the next line."""
         async with self._writing:
             if self._rest:
                 await self._flush(server)
@@ -187,7 +187,7 @@ class StdioCarrier(Carrier):
                 try:
                     await trio.lowlevel.wait_writable(fd)
                 except trio.ClosedResourceError:
-                    return  # by our own shutdown
+                    return  # our own shutdown has closed it
             except OSError:
                 self._lose("closed its stdin")
                 await trio.sleep_forever()  # until the loss is reported, which fails every request

@@ -1,13 +1,13 @@
 """A WebSocket server as a carrier. Not in any revision of MCP.
 
-One JSON-RPC message is one text frame. Two tasks run while it is open: one reads frames into the inbox and
-watches for silence, one writes control frames and what the socket did not take at once.
+One JSON-RPC message is one text frame. Two tasks run while it is open. One reads frames into the inbox and
+watches for silence; the other writes control frames, and the bytes that the socket did not take at once.
 
-`FrameStream` handles the frames, without trio-websocket around wsproto. Measured with 0.12.2, trio-websocket
-closes the connection for one message past its limit, although only the request that it answers need fail;
-keeps every fragment of a message apart, even empty ones, and counts characters, so that a peer decides how
-much memory a message costs; answers pings from the reading task, which then waits for a peer that doesn't
-read; and logs the URL with its query.
+`FrameStream` handles the frames with wsproto. trio-websocket (0.12.2) is not used, because it closes the
+connection for one message past its limit, although only one request need fail; stores each fragment of a
+message separately, even empty ones, and counts characters, so that a peer decides how much memory a message
+takes; answers pings from the reading task, which then waits for a peer that doesn't read; and logs the URL
+with its query.
 """
 
 from __future__ import annotations
@@ -40,26 +40,27 @@ from playhead.protocol.framing import ENDLESS_FACTOR
 from playhead.protocol.inbox import Inbox
 
 CLOSE_SECONDS: Final = 1.0
-"""Limit for leaving: what is sent already, our close frame, the server's."""
+"""Limits the closing handshake: our close frame, after bytes that are being sent, and the server's."""
 LAST_WORDS_SECONDS: Final = 0.5
-"""Limit for reading a connection that can't be written to, whose close reason may be on the way, and for
-writing the close frame to one that has ended."""
+"""Limits the wait for the peer's close frame if nothing can be written any more, and the writing of our close
+frame if nothing can be read any more."""
 
 
 @dataclass(slots=True, eq=False)
 class _Unsent:
-    """A frame, or its rest, that the socket did not take at once."""
+    """A frame, or the rest of one, that the socket did not take at once."""
 
     data: bytes
     is_begun: bool
+    """True if a part of the frame was sent, so that it must be completed."""
     sent: trio.Event = field(default_factory=trio.Event)
-    """Set when it was sent, or never will be."""
+    """Set once it was sent, or cannot be sent any more."""
 
 
 class WebSocketCarrier(Carrier):
     """One connection to the MCP server at a `ws:` or `wss:` URL. `diagnosis()` stays readable afterwards."""
 
-    second_road = "connection"
+    repeat_via = "connection"
 
     def __init__(
         self, url: str, *, limits: Limits = DEFAULT_LIMITS, options: WebSocketOptions | None = None
@@ -84,14 +85,14 @@ class WebSocketCarrier(Carrier):
         self._is_writing = False
         self._wakeup = trio.Event()
         self._withdrawn: set[int | str] = set()
-        """Requests that were cancelled before a byte of them was sent: the server does not know them."""
+        """The requests that were cancelled before any byte was sent, so the server does not know them."""
         self._ponged = trio.lowlevel.ParkingLot()
         self._read_ended = trio.Event()
         self._is_leaving = False
         self._failure: PlayheadError | None = None
 
     def diagnosis(self) -> str:
-        """A description of the connection for error messages. Quotes the server: escape it."""
+        """Return a description of the connection for error messages. It quotes the server, so escape it."""
         if self._frames is None:
             return ""
         parts = [] if self._failure is None else [str(self._failure)]
@@ -108,15 +109,15 @@ class WebSocketCarrier(Carrier):
         return "; ".join(parts)
 
     def faults(self) -> ProtocolFaults:
-        """Binary messages."""
+        """Return the number of binary messages as faults."""
         if self._frames is None or not (binary := self._frames.binary_messages):
             return ProtocolFaults()
         return ProtocolFaults(not_messages=binary, first="a binary message")
 
     @asynccontextmanager
     async def open(self, receiver: Receiver) -> AsyncIterator[None]:
-        """Connect, and close with the block: with a close frame in `CLOSE_SECONDS` at most, or at once if it
-        is left by a cancellation. Raises as `websocket_opening.opened`."""
+        """Connect, and close at the end of the block: with a close frame, within `CLOSE_SECONDS`, or at once
+        if it is cancelled. Raises as `websocket_opening.opened`."""
         options = self._options
         async with opened(self._url, self._limits, options) as (stream, self.subprotocol, received):
             self._receiver, self._stream = receiver, stream
@@ -132,22 +133,22 @@ class WebSocketCarrier(Carrier):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read, receiver, frames, received or None)
                 nursery.start_soon(self._write, frames)
-                is_hurried = True
+                is_cancelled = True
                 try:
                     yield
-                    is_hurried = False
-                except Exception:  # not a cancellation, which has no time for a goodbye
-                    is_hurried = False
+                    is_cancelled = False
+                except Exception:  # other than a cancellation
+                    is_cancelled = False
                     raise
                 finally:
                     self._is_leaving = True
-                    if not is_hurried:
-                        await self._say_goodbye(frames)
+                    if not is_cancelled:
+                        await self._close(frames)
                     nursery.cancel_scope.cancel()
 
     # --- out -----------------------------------------------------------------------------------------
 
-    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+    async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
         await self._send(outgoing.data, outgoing)
 
     async def tell(self, data: bytes, *, given_up: Outgoing | None = None) -> None:
@@ -158,7 +159,7 @@ class WebSocketCarrier(Carrier):
             await self._send(data)
 
     async def ping(self) -> bool:
-        """Send a ping. True when it is answered; False if the connection has ended instead."""
+        """Send a ping. Return True once it is answered, False if the connection has ended instead."""
         frames = self._frames
         assert frames is not None
         number = frames.ping(trio.current_time())
@@ -168,7 +169,8 @@ class WebSocketCarrier(Carrier):
         return frames.ponged >= number
 
     async def _send(self, message: bytes, outgoing: Outgoing | None = None) -> None:
-        """Send a message, whole or not at all if cancelled. Raises the loss of the connection."""
+        """Send a message. Raises the error with which the connection was lost. Cancelled: the message is sent
+        whole or not at all."""
         assert self._frames is not None
         if self._failure is not None:
             raise self._failure
@@ -190,7 +192,8 @@ class WebSocketCarrier(Carrier):
             raise self._failure
 
     def _send_at_once(self, frame: bytes) -> _Unsent | None:
-        """Send what the socket takes now, and leave the rest to the writing task."""
+        """Send the bytes that the socket takes now, and queue the rest for the writing task. Return that, if
+        any."""
         taken = 0
         if not self._is_writing and not self._unsent and isinstance(self._stream, trio.SocketStream):
             with suppress(OSError):  # full, or broken: the writing task finds out
@@ -202,8 +205,8 @@ class WebSocketCarrier(Carrier):
         self._wakeup.set()
         return unsent
 
-    async def _say_goodbye(self, frames: FrameStream) -> None:
-        """Close, or let the last frame of a connection that has ended out."""
+    async def _close(self, frames: FrameStream) -> None:
+        """Send our close frame, and wait for the end of the connection."""
         with trio.move_on_after(CLOSE_SECONDS):
             if self._failure is None and (frame := frames.close(CloseReason.NORMAL_CLOSURE)):
                 self._send_at_once(frame)
@@ -212,11 +215,13 @@ class WebSocketCarrier(Carrier):
     # --- the tasks -----------------------------------------------------------------------------------
 
     async def _read(self, receiver: Receiver, frames: FrameStream, chunk: bytes | None) -> None:
-        """Read until the connection has ended. `chunk` are the first bytes, if there are any."""
+        """Read until the connection has ended. `chunk` has the bytes that arrived with the upgrade, if
+        any."""
         inbox = Inbox(receiver.exchange, self._limits, frames, leniency=self._compatibility)
         while True:
             if chunk is None:
-                if any(key.isdecimal() for key in receiver.exchange.in_flight):  # not a subscription
+                # While a request (not a subscription) is in flight, its own deadline limits the silence.
+                if any(key.isdecimal() for key in receiver.exchange.in_flight):
                     frames.excuse(trio.current_time())
             elif chunk:
                 receiver.take(inbox.receive(chunk))
@@ -263,7 +268,7 @@ class WebSocketCarrier(Carrier):
             self._lose(self._closed_error(CloseReason.ABNORMAL_CLOSURE, "", "accepts no more messages"))
 
     def _next_unsent(self, frames: FrameStream) -> _Unsent | None:
-        """The next frame to send. Control frames and repeated requests precede what has not begun."""
+        """Return the next frame to send. Control frames and repeated requests go before frames not begun."""
         if not self._unsent or not self._unsent[0].is_begun:
             data = frames.control()
             if not data and frames.is_open and (message := self._compatibility.next_unsent()) is not None:
@@ -275,7 +280,7 @@ class WebSocketCarrier(Carrier):
     # --- the end -------------------------------------------------------------------------------------
 
     def _lose(self, error: PlayheadError) -> None:
-        """Report the loss of the connection, unless it was reported or we are leaving."""
+        """Report the loss of the connection, unless it was reported before or we are closing it."""
         if self._failure is None and not self._is_leaving:
             self._failure = error
             self._receiver.lost(error)

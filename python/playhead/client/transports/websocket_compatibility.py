@@ -1,20 +1,19 @@
-"""Handle what WebSocket servers in the field do differently.
+"""Tolerance of the deviations of existing WebSocket servers.
 
-MCP never had a WebSocket transport; the servers that offer one were written against revision 2024-11-05 and
-against each other. What is tolerated, on this transport alone:
+MCP never had a WebSocket transport; the servers that offer one follow revision 2024-11-05 and each other. Two
+deviations are tolerated on this transport only:
 
 * Requests refused with "handler not initialized", because the server waits for a notification `initialized`
-  instead of `notifications/initialized`: the short name is sent once per connection, and each refused request
-  once more. The server has said that nothing was run, so nothing is run twice. The words are in the error's
-  message or, of the Go template, in its data.
-* Errors without an id, for what the server could not read (-32700, -32600; other codes may be about a
-  notification). Such an error belongs to one of the requests in flight when it arrived. It is assigned to
-  that one as soon as the others have been answered: at once if only one was in flight. Until then no request
-  is failed, because a wrong guess would fail a request whose answer is still on the way; if a request was
-  given up meanwhile it may have been the one, and the error is dropped.
+  instead of `notifications/initialized`. The short name is sent once per connection, and each refused request
+  once more. The refusal shows that nothing was run, so nothing is run twice. The words are in the error's
+  message or, from the Go template, in its data.
+* Errors without an id, for a message that the server could not read (-32700, -32600; other codes may be about
+  a notification). Such an error belongs to one of the requests that were in flight when it arrived. It is
+  matched to that request once all the others are answered. Until then no request fails, because a wrong guess
+  would fail a request that is still being answered. If one of them is cancelled meanwhile, the error is
+  dropped, because it may have belonged to that one.
 
-Prompts whose messages hold a list of blocks are read by `session.requests`, whatever the transport. A
-repeated request keeps its id: these servers echo ids and keep no record of them.
+A repeated request keeps its id, because these servers echo ids and do not record them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from playhead.protocol.exchange import Answered, Event, Exchange, Faulted
 from playhead.protocol.messages import RpcError
 
 NAMELESS_ERRORS: Final = 64
-"""Errors without an id held at once; each holds the keys that were awaited when it arrived."""
+"""Limits the errors without an id that wait to be matched."""
 
 _NOT_INITIALIZED: Final = re.compile(
     r"(^|\b(handler|server|session|connection|client) )((is|was|has) )?not (yet )?(been )?initiali[sz]ed",
@@ -43,7 +42,7 @@ _UNREADABLE: Final = (messages.PARSE_ERROR, messages.INVALID_REQUEST)
 
 @dataclass(slots=True)
 class _Nameless:
-    """An error and the requests that it can be about."""
+    """An error without an id, and the keys of the requests that it may belong to."""
 
     error: RpcError
     candidates: set[str]
@@ -62,11 +61,11 @@ class Compatibility:
 
     @property
     def has_unsent(self) -> bool:
-        """True if `next_unsent` may give a message."""
+        """True if `next_unsent` may return a message."""
         return bool(self._unsent)
 
     def next_unsent(self) -> bytes | None:
-        """The next message to send; None if there is none."""
+        """Return the next message to send, if any."""
         while self._unsent:
             key, data = self._unsent.popleft()
             if key is None or self._exchange.awaits(key):
@@ -74,7 +73,7 @@ class Compatibility:
         return None
 
     def judge(self, event: Event) -> Iterable[Event]:
-        """The events that take the place of `event`."""
+        """Yield the events that replace `event`."""
         if not isinstance(event, Answered | Faulted):
             yield event
             return
@@ -112,15 +111,15 @@ class Compatibility:
             self._nameless.append(_Nameless(error, awaited))
 
     def _named(self) -> Iterator[Event]:
-        """Answer the requests that the errors without an id can only be about."""
+        """End each request that is the only one that an error without an id can belong to."""
         awaits = self._exchange.awaits
         self._nameless = [
             each for each in self._nameless if each.candidates and all(map(awaits, each.candidates))
         ]
         for nameless in self._nameless:
-            # As many errors as candidates: each candidate has one.
-            rivals = sum(other.candidates <= nameless.candidates for other in self._nameless)
-            if rivals >= len(nameless.candidates):
+            # With as many errors as candidates, each candidate has one of the errors.
+            n_errors = sum(other.candidates <= nameless.candidates for other in self._nameless)
+            if n_errors >= len(nameless.candidates):
                 key = nameless.candidates.pop()
                 self._nameless.remove(nameless)
                 yield from self.judge(self._exchange.attribute(key, nameless.error))

@@ -1,4 +1,4 @@
-"""Open a WebSocket: TCP, TLS, and the upgrade of RFC 6455, section 4.1."""
+"""The opening of a WebSocket: TCP, TLS, and the upgrade of RFC 6455, section 4.1."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class WebSocketOptions:
     verify: ssl.SSLContext | None = None
     """TLS: authorities and client certificate; None for the system's authorities."""
     subprotocols: tuple[str, ...] = ("mcp",)
-    """Offered, not required: existing servers choose none."""
+    """The subprotocols to offer. None is required, because existing servers choose none."""
     ping_seconds: float = 20.0
-    """Silence after which the server is pinged: less than the 30 to 60 s after which proxies drop a silent
-    connection."""
+    """The silence after which the server is pinged. Proxies drop a connection after a silence of 30 to 60
+    s."""
     pong_seconds: float = 60.0
-    """Silence allowed after a ping while no request is in flight. Requests have deadlines of their own:
-    servers that answer in series answer no ping while a tool runs."""
+    """The longest silence after a ping while no request is in flight. A request has its own deadline, because
+    servers that handle one message at a time answer no ping while a tool runs."""
 
 
 RECEIVE_BYTES = 64 * KIB
@@ -57,8 +57,8 @@ _OF_THE_HANDSHAKE = ("host", "connection", "upgrade")
 async def opened(
     url: str, limits: Limits, options: WebSocketOptions
 ) -> AsyncIterator[tuple[trio.abc.Stream, str | None, bytes]]:
-    """A connection after the upgrade: its stream, the server's choice of subprotocol, and the frames that
-    have arrived already. Leaving closes the stream without a close frame.
+    """Open a connection, and give its stream, the server's choice of subprotocol, and the frames that arrived
+    with the upgrade. Leaving closes the stream without a close frame.
 
     Raises `ConnectError` if the server can't be reached, TLS failed, the answer is invalid or
     `Limits.connect_seconds` have passed, its subclass `UpgradeRefusedError` for an HTTP status,
@@ -174,7 +174,7 @@ def _refused(status: int, place: str) -> AccessDeniedError | UpgradeRefusedError
 
 
 async def _credentials(auth: httpx2.Auth | None, url: WebAddress, place: str) -> dict[str, str]:
-    """The headers that `auth`, or the user and password in the URL, adds to the only request here."""
+    """Return the headers that `auth`, or the user and password in the URL, add to the upgrade."""
     if auth is None:
         if url.credentials is None:
             return {}

@@ -1,7 +1,7 @@
-"""Playlists: M3U and PLS, read without I/O.
+"""Playlists: M3U and PLS, parsed without I/O.
 
-An entry's address is joined to that of its list: `live/one.mp3` in the list of a web server becomes a URL of
-that server. An entry may name anything, also a local file or another playlist: the caller decides which
+An entry's address is relative to its playlist's: `live/one.mp3` in the playlist of a web server becomes a URL
+of that server. An entry may name anything, also a local file or another playlist. The caller decides which
 schemes and how many levels (`Limits.playlist_depth`) it follows. An HLS playlist (RFC 8216) is written as an
 M3U, but its entries are the segments of one piece; see `is_hls`.
 """
@@ -34,11 +34,11 @@ class PlaylistEntry(NamedTuple):
     """One entry of a playlist."""
 
     address: str
-    """A URL or a path, absolute if the list's own address is."""
+    """A URL or a path, absolute if the playlist's own address is."""
     title: str
-    """Empty if the list gives none."""
+    """Empty if the playlist states none."""
     duration_seconds: float | None
-    """None if the list gives none, or marks the entry as endless (-1)."""
+    """None if the playlist states none, or marks the entry as endless (-1)."""
 
 
 def is_playlist(mime_type: str | None, address: str) -> bool:
@@ -52,11 +52,11 @@ def is_hls(data: bytes) -> bool:
 
 
 def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS) -> tuple[PlaylistEntry, ...]:
-    """Read an M3U or PLS, in UTF-8 or Windows-1252; `base` is the address of the list, a URL or a path.
+    """Parse an M3U or PLS, in UTF-8 or Windows-1252; `base` is its address, a URL or a path.
 
     Raises:
-        ContentError: it is neither, but HTML or binary.
-        LimitError: more than `Limits.playlist_bytes` or `Limits.playlist_entries`.
+        ContentError: `data` is HTML, XML or binary.
+        LimitError: `data` has more than `Limits.playlist_bytes` or `Limits.playlist_entries`.
     """
     _check("playlist_bytes", "bytes", limits.playlist_bytes, len(data))
     try:
@@ -91,11 +91,11 @@ def _m3u(lines: list[str], base: str) -> Iterator[PlaylistEntry]:
 def _pls(lines: list[str], base: str) -> Iterator[PlaylistEntry]:
     entries: dict[int, dict[str, str]] = {}
     for line in lines:
-        if (found := _PLS_LINE.fullmatch(line)) is not None:
-            entries.setdefault(int(found[2]), {})[found[1].lower()] = found[3]
-    for _, each in sorted(entries.items()):
-        if "file" in each:
-            yield _entry(base, each["file"], each.get("title", ""), each.get("length", ""))
+        if (match := _PLS_LINE.fullmatch(line)) is not None:
+            entries.setdefault(int(match[2]), {})[match[1].lower()] = match[3]
+    for _number, entry in sorted(entries.items()):
+        if "file" in entry:
+            yield _entry(base, entry["file"], entry.get("title", ""), entry.get("length", ""))
 
 
 def _entry(base: str, address: str, title: str, duration: str) -> PlaylistEntry:

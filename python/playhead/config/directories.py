@@ -7,17 +7,17 @@ from pathlib import Path
 
 
 def user_directory(environment: Mapping[str, str]) -> Path:
-    """`playhead` in the user's configuration directory."""
+    """Return the directory `playhead` in the user's configuration directory."""
     return _directory(environment, "XDG_CONFIG_HOME", "~/.config").expanduser()
 
 
 def data_directory(environment: Mapping[str, str]) -> Path:
-    """`playhead` in the user's data directory."""
+    """Return the directory `playhead` in the user's data directory."""
     return _directory(environment, "XDG_DATA_HOME", "~/.local/share").expanduser()
 
 
 def state_directory(environment: Mapping[str, str]) -> Path:
-    """`playhead` in the user's state directory; it may begin with `~`."""
+    """Return the directory `playhead` in the user's state directory; it may begin with `~`."""
     return _directory(environment, "XDG_STATE_HOME", "~/.local/state")
 
 

@@ -40,7 +40,7 @@ def read_entries(
     }
 
 
-def _no_longer(_: object) -> None:
+def _refuse_obsolete(_: object) -> None:
     raise ValueError(
         "is no longer needed: the end of such a server's resources is detected without it; remove it"
     )
@@ -77,7 +77,7 @@ class _Playhead(Table):
     allow_origins: tuple[Text, ...] | None = None
     allow_paths: tuple[Annotated[Text, AfterValidator(absolute_directory)], ...] | None = None
     cache: Text | None = None
-    compat: Annotated[None, BeforeValidator(_no_longer)] = None
+    compat: Annotated[None, BeforeValidator(_refuse_obsolete)] = None
 
 
 class _Entry(Table, extra="allow"):
@@ -105,7 +105,7 @@ def _server(
     name: str, entry: _Entry, *, path: Path, tokens: Path, environment: Mapping[str, str]
 ) -> ServerConfig:
     at = ("mcpServers", name)
-    url, tls, own = entry.url, entry.tls, entry.playhead  # its settings are named as in `ServerConfig`
+    url, tls = entry.url, entry.tls
 
     def wrong(problem: str, *keys: str) -> ConfigError:
         return ConfigError(f"{place(path, (*at, *keys))}: {problem}")
@@ -113,7 +113,9 @@ def _server(
     if (entry.command is None) == (url is None):
         keys = ", ".join(sorted({*entry.model_fields_set, *(entry.model_extra or ())})) or "no key at all"
         raise wrong(f"expected either `command` or `url`, got {'both' if url is not None else keys}")
-    transport = "stdio" if url is None else "websocket" if is_websocket(url) else "http"
+    transport = "stdio"
+    if url is not None:
+        transport = "websocket" if is_websocket(url) else "http"
     kind = entry.transport or entry.type
     if kind is not None and kind not in _TRANSPORTS[transport]:
         target = "`command`" if url is None else f"a `url` that begins with {url.partition(':')[0]}:"
@@ -154,7 +156,7 @@ def _server(
         tls_authorities=tls.authorities,
         tls_certificate=tls.certificate,
         tls_key=tls.key,
-        **{name: value for name, value in own if value is not None},
+        **{name: value for name, value in entry.playhead if value is not None},  # the same names
     )
 
 

@@ -43,15 +43,13 @@ RangeStrategyName = Literal[
     "whole",
 ]
 """The names of `stream.strategies.FORMS`, which this layer cannot import."""
-
-
 Restart = Literal["never", "once", "always"]
 _PLAIN_HEADERS: Final = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Headers whose values are never secret."""
 DEFAULT_FILE: Final = SERVERS_FILES[0]
 URL: Final = re.compile(r"^(https?|wss?)://", re.IGNORECASE)
 _OTHER_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,20}://(?=\S*$)", re.IGNORECASE)
-"""The scheme of text that is only a URL: no program has such a name."""
+"""The scheme of text that can only be a URL, because no program has such a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -170,14 +168,15 @@ def default_servers(
 
 
 def server_names(path: Path | None, *, environment: Mapping[str, str] | None = None) -> frozenset[str]:
-    """The names in the file at `path`, by default in the files of `find_servers`, accepted or not: nothing
-    of them is used. An unreadable file has none."""
+    """Return the server names in the file at `path`, by default in the files of `find_servers`, which need no
+    consent for that. An unreadable file has none."""
     environment = os.environ if environment is None else environment
-    found: set[str] = set()
-    for each in (path,) if path else (user_directory(environment) / DEFAULT_FILE, *map(Path, SERVERS_FILES)):
+    paths = [path] if path else [user_directory(environment) / DEFAULT_FILE, *map(Path, SERVERS_FILES)]
+    names: set[str] = set()
+    for each in paths:
         with suppress(ConfigError):
-            found |= {*_names(read_document(each, advice=""))}
-    return frozenset(found)
+            names |= {*_names(read_document(each, advice=""))}
+    return frozenset(names)
 
 
 def resolve_target(
@@ -228,8 +227,8 @@ _SHADOWED: Final = "{name} is the server of your own servers file, not that of {
 
 
 def is_url_or_command(text: str) -> bool:
-    """Return True for text that looks like a URL or a command line, which no server of a directory may have
-    as its name."""
+    """Return True for text that looks like a URL or a command line. No server in `./mcp.json` may have such a
+    name."""
     return re.search(r"""://|[\s/\\'"]""", text) is not None
 
 
@@ -247,8 +246,8 @@ def project_servers(file: ProjectFile, *, environment: Mapping[str, str]) -> dic
                 f"{place(file.path.name, ('mcpServers',))}: {name!r} looks like a URL or a command"
                 " line, which the servers of a directory cannot be called; rename it"
             )
-    shown = {name: value for name, value in environment.items() if name in file.variables}
-    return _servers(file.values, Path(file.path.name), environment=environment, expanded=shown)
+    accepted = {name: value for name, value in environment.items() if name in file.variables}
+    return _servers(file.values, Path(file.path.name), environment=environment, expanded=accepted)
 
 
 def _names(values: object) -> tuple[str, ...]:
@@ -270,29 +269,29 @@ def _servers(
 def from_url(url: str) -> ServerConfig:
     """Return a server at `url`. Raises `ConfigError` for an invalid URL."""
     try:
-        place = WebAddress.parse(url)
+        address = WebAddress.parse(url)
     except ValueError as error:
         raise ConfigError(
             f"{redacted_url(url)!r} is not a URL{'' if '@' in url else f' ({error})'}"
         ) from None
-    if not place.host:
-        raise ConfigError(f"{redacted_url(url)!r}: expected a host after {place.scheme}://, got none")
+    if not address.host:
+        raise ConfigError(f"{redacted_url(url)!r}: expected a host after {address.scheme}://, got none")
     try:
-        place.host.encode("idna")
+        address.host.encode("idna")
     except UnicodeError:
         raise ConfigError(
-            f"{redacted_url(url)}: expected host name parts of 1 to 63 characters, got {place.host!r}"
+            f"{redacted_url(url)}: expected host name parts of 1 to 63 characters, got {address.host!r}"
         ) from None
-    if place.port is not None and not 0 < place.port < 65536:
-        raise ConfigError(f"{redacted_url(url)}: expected a port from 1 to 65535, got {place.port}")
+    if address.port is not None and not 0 < address.port < 65536:
+        raise ConfigError(f"{redacted_url(url)}: expected a port from 1 to 65535, got {address.port}")
     return ServerConfig(name=redacted_url(url).partition("?")[0], url=url)
 
 
 def server_identity(config: ServerConfig) -> object:
-    """Return what identifies a server, in JSON's types: its URL, or the program, arguments and working
-    directory, as absolute paths of now.
+    """Return the identity of a server as a JSON value: its URL, or its program, arguments and working
+    directory, with absolute paths. None for a server with neither.
 
-    The name is left out: another file may give it to another server. None without a URL and a command.
+    The name is left out: another file may give it to another server.
     """
     if config.command is None:
         return config.url

@@ -35,7 +35,7 @@ SERVERS_FILES: Final = ("mcp.json",)
 TOOL_FILES: Final = ("playhead-tools.toml", "playhead-tools.json")
 _STORE: Final = "trust.json"
 _TREE: Final = "./"
-"""The key of the hash. Earlier versions stored one per file; their answers are asked for again."""
+"""The key of the hash. Earlier versions stored one hash per file; their decisions are asked for again."""
 MOST_FILES: Final = 2_000
 MOST_BYTES: Final = 64 * MIB
 _LARGE: Final = frozenset({".git", ".venv", "node_modules"})
@@ -91,7 +91,7 @@ class ProjectFile:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of the directory's tree (see above).
+        """The SHA-256 of the files below the directory that count (see this module's header).
 
         Raises `ConfigError` if a part of it cannot be read, or if it exceeds `MOST_FILES` or `MOST_BYTES`.
         """
@@ -143,14 +143,14 @@ class Trust:
     _notices: set[str] = field(default_factory=set, init=False)
 
     def say(self, text: str) -> None:
-        """Pass a line to `notice`, once."""
+        """Pass a line to `notice`, unless it was passed before."""
         if text not in self._notices:
             self._notices.add(text)
             self.notice(text)
 
     def project_file(self, names: Sequence[str]) -> ProjectFile | None:
-        """Read the file in the current directory that has one of `names`, if any. None in the user's own
-        configuration directory.
+        """Read the file in the current directory that has one of `names`, if any. Returns None if that is the
+        user's own configuration directory.
 
         Raises `ConfigError` if there are several, because only one would be used.
         """
@@ -170,7 +170,7 @@ class Trust:
             return True
         if file.path in self._answers:
             return self._answers[file.path]
-        files = {_TREE: file.fingerprint}  # before anybody is asked: there may be too much to trust
+        files = {_TREE: file.fingerprint}  # raises before the person is asked, if the directory is too large
         answer = _member(self._stored(), str(file.path), dict)
         if answer.get("files") != files:
             raise UntrustedError(file)
@@ -188,13 +188,13 @@ class Trust:
         text = json.dumps({"answers": answers}, indent=1, ensure_ascii=False)
         directory = user_directory(self.environment)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=directory, delete=False, encoding="utf-8") as written:
+        with tempfile.NamedTemporaryFile("w", dir=directory, delete=False, encoding="utf-8") as partial:
             try:
-                written.write(text)
-                written.close()
-                Path(written.name).replace(directory / _STORE)
+                partial.write(text)
+                partial.close()
+                Path(partial.name).replace(directory / _STORE)
             except BaseException:  # on cancellation too: leave no partial file
-                Path(written.name).unlink()
+                Path(partial.name).unlink()
                 raise
 
     def _stored(self) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def _server_effects(values: object) -> Iterator[tuple[str, str]]:
     for name, entry in _member(values, "mcpServers", dict).items():
         if not isinstance(entry, dict):
             continue
-        own = _member(entry, "playhead", dict)
+        settings = _member(entry, "playhead", dict)
         if "command" in entry:
             words = [str(entry["command"]), *map(str, _member(entry, "args", list))]
             where = f" in {entry['cwd']}" if entry.get("cwd") else ""
@@ -249,13 +249,13 @@ def _server_effects(values: object) -> Iterator[tuple[str, str]]:
         for key, what in (("env", "environment"), ("headers", "headers")):
             if names := _member(entry, key, dict):
                 yield "pass on", f"{name}: {what} {', '.join(names)}"
-        if origins := _member(own, "allow_origins", list):
+        if origins := _member(settings, "allow_origins", list):
             yield "allow", f"{name}: links to {', '.join(map(str, origins))}"
-        if paths := _member(own, "allow_paths", list):
+        if paths := _member(settings, "allow_paths", list):
             yield "allow", f"{name}: playing files below {', '.join(map(str, paths))}"
-        if cache := own.get("cache"):
+        if cache := settings.get("cache"):
             yield "store", f"{name}: what it reads, in {cache}"
-        if own.get("trust_structured"):
+        if settings.get("trust_structured"):
             yield "allow", f"{name}: structured responses"
         if _member(entry, "tls", dict).get("verify") is False:
             yield "allow", f"{name}: unverified TLS"

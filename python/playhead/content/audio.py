@@ -67,7 +67,7 @@ MIME_OF = {audio_format: kind for kind, audio_format in reversed(_MIME.items())}
     AudioFormat.OGG_FLAC: "audio/ogg; codecs=flac",
     AudioFormat.OGG: "audio/ogg",
 }
-"""The types of files; in Ogg with the codec (RFC 5334), as `audio/ogg` alone meant Vorbis for long."""
+"""The MIME types of files. In Ogg they name the codec (RFC 5334): `audio/ogg` alone used to mean Vorbis."""
 _SUFFIX = {
     ".mp3": AudioFormat.MP3,
     ".flac": AudioFormat.FLAC,
@@ -128,10 +128,10 @@ def mime_of(audio_format: AudioFormat | None) -> str | None:
 
 
 def mime_of_file(name: str, head: bytes) -> str | None:
-    """Return the MIME type of an audio file, whether anything here plays it or not.
+    """Return the MIME type of an audio file, in a format that playhead plays or another one.
 
-    The signature in `head`, its first bytes, decides, else its suffix; None for a file whose suffix does not
-    name audio.
+    The signature in `head`, its first bytes, decides, else its suffix. None if the suffix does not name
+    audio.
     """
     label = _SUFFIX.get(PurePath(name).suffix.lower())
     guessed = mimetypes.guess_type(f"x{PurePath(name).suffix}")[0] or ""
@@ -140,7 +140,7 @@ def mime_of_file(name: str, head: bytes) -> str | None:
         return None
     if actual is AudioFormat.WEBM and b"matroska" in head:
         return "audio/matroska"
-    if actual is None or not has_signature(head) or head[:3] == b"ID3":  # a tag that stands before anything
+    if actual is None or not has_signature(head) or head[:3] == b"ID3":  # any format may follow a tag
         actual = label
     return guessed if actual is None else MIME_OF[actual]
 
@@ -196,12 +196,12 @@ def _sniff_sync(head: bytes) -> AudioFormat | None:
 
 
 _ALSO_FILMS = frozenset({".mp4", ".webm"})
-"""Containers used for video as often as audio; the suffix alone is not enough to play them."""
+"""Suffixes of video as often as of audio, so that they alone are not enough to play a file."""
 AUDIO_SUFFIXES = tuple(suffix for suffix in _SUFFIX if suffix not in _ALSO_FILMS)
 """The suffixes of files that hold audio and nothing else."""
 _SUFFIX_CHARS = 5
 """Longest file type suffix: `.xhtml`, `.jpeg`. Anything longer or without letters belongs to a title."""
-_SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/binary"})
+_INCONCLUSIVE = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/binary"})
 
 
 def is_audio(mime_type: str | None, uri: str | None) -> bool | None:
@@ -211,12 +211,14 @@ def is_audio(mime_type: str | None, uri: str | None) -> bool | None:
     Vorbis, before RFC 5334 registered `audio/ogg`).
     """
     kind = (mime_type or "").partition(";")[0].strip().lower()
-    if kind not in _SAYS_NOTHING:
+    if kind not in _INCONCLUSIVE:
         return kind.startswith("audio/") or kind == "application/ogg"
     suffix = _suffix(uri)
     if suffix in _ALSO_FILMS:
         return False
-    return suffix in _SUFFIX or (False if _names_a_type(suffix) else None)
+    if suffix in _SUFFIX:
+        return True
+    return False if _names_a_type(suffix) else None
 
 
 def _names_a_type(suffix: str) -> bool:
@@ -234,18 +236,18 @@ _UTF16_MARK = b"\xff\xfe"
 
 
 def header_format(head: bytes, size_bytes: int, *, labelled: bool) -> AudioFormat | None:
-    """Return the format of data that begin with a whole header of audio; None for a mere resemblance.
+    """Return the format of data that begin with a whole header of audio, otherwise None.
 
-    Stricter than `sniff`, for data that nothing announces: sizes and versions must be right, and MPEG audio
-    or ADTS begin with two frames. Pass `HEADER_BYTES`, or all data if shorter. `labelled`: a MIME type says
-    that it is audio, which a container of films needs.
+    Stricter than `sniff`, for data of unknown origin: sizes and versions must be right, and MPEG audio or
+    ADTS begin with two frames. Pass `HEADER_BYTES`, or all data if shorter. `labelled` is True if a MIME type
+    names audio: containers that are also used for films are accepted only then.
     """
     audio_format, is_whole = sniff(head), False
     match audio_format:
         case AudioFormat.WAV:
             is_whole = head[12:15].isalnum() and int.from_bytes(head[16:20], "little") < size_bytes
         case AudioFormat.FLAC:
-            is_whole = head[4] & 0x7F == 0 and head[5:8] == b"\0\0\x22"  # STREAMINFO of 34 bytes
+            is_whole = head[5:8] == b"\0\0\x22" and head[4] & 0x7F == 0  # STREAMINFO of 34 bytes
         case AudioFormat.VORBIS | AudioFormat.OPUS | AudioFormat.OGG_FLAC:
             is_whole = head[4] == 0 and head[5] & 2 == 2  # version 0, the first page
         case AudioFormat.MP4:
@@ -253,10 +255,9 @@ def header_format(head: bytes, size_bytes: int, *, labelled: bool) -> AudioForma
         case AudioFormat.WEBM:
             is_whole = labelled
         case AudioFormat.MP3 if head[:3] == b"ID3":
-            is_whole = head[3] in (2, 3, 4) and max(head[6:10], default=255) < 128
-            is_whole = (
-                is_whole and sum(size << 7 * (9 - at) for at, size in enumerate(head[6:10], 6)) < size_bytes
-            )
+            tag_bytes = sum(size << 7 * (9 - at) for at, size in enumerate(head[6:10], 6))
+            is_sized = max(head[6:10], default=255) < 128 and tag_bytes < size_bytes
+            is_whole = head[3:4] in (b"\2", b"\3", b"\4") and is_sized
         case AudioFormat.MP3:
             is_whole = (frame := mpeg_frame(head, 0)) is not None and bool(mpeg_frame(head, frame.size_bytes))
         case AudioFormat.AAC:
@@ -265,10 +266,10 @@ def header_format(head: bytes, size_bytes: int, *, labelled: bool) -> AudioForma
 
 
 def is_playable_audio(head: bytes) -> bool:
-    """True if a resource that begins with `head` should be played without a request.
+    """Return True if a resource that begins with `head` should be played without a request.
 
-    Matroska and MP4, except for the audio-only brands of MP4, are as often films as music; their labels alone
-    play nothing either (`is_audio`).
+    Matroska and MP4 hold films as often as music, so they are not, except for the audio-only brands of MP4.
+    Their suffixes do not suffice either (`is_audio`).
     """
     match sniff(head):
         case None | AudioFormat.TEXT | AudioFormat.WEBM:

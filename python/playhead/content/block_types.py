@@ -30,7 +30,7 @@ class Field:
     required: bool = False
     expected: str = ""
     problem: Callable[[str], str | None] | None = None
-    """Return the defect of a string, or None."""
+    """Returns the defect of a string, or None."""
     fits: Check | None = None
     """Accepts a value while parsing; None for any string, or any object."""
 
@@ -143,7 +143,7 @@ class BlockType:
         self.since = since
         self.essential = fields[0].name
         self.has_data = self.essential == "data"
-        """It is base64 with a MIME type."""
+        """True if the block is base64 with a MIME type."""
         self.fits = _object_of(*fields, *COMMON)
 
 

@@ -1,12 +1,12 @@
 """Content blocks: the raw object alongside a typed view.
 
 A block is checked when it is parsed, and typed when a program reads `content`: the SDK's types take 100 ms to
-load, and playing needs none. A block with an invalid field is the exception (`content.mending`). Dumping
-returns the raw objects unchanged, because the SDK's types drop unknown fields and turn `priority: 1` into
-`1.0`.
+load, and playing needs none. They are loaded earlier for a block with an invalid field (`content.mending`).
+Dumping returns the raw objects unchanged, because the SDK's types drop unknown fields and turn `priority: 1`
+into `1.0`.
 
-Long base64 that arrives as a view of its message (`messages.parse_message`) stays one in `fields`: a copy of
-63 MiB costs more than receiving it. `raw` and `content` have a string in its place, made when they are read.
+Long base64 that arrives as a view of its message (`messages.parse_message`) stays a view in `fields`: a copy
+of 63 MiB costs more than receiving it. In `raw` and `content` it becomes a string when they are read.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Block(Postponed):
 
     @property
     def outline(self) -> TypedContent | UnknownBlock:
-        """`content`, or the same with an empty string in place of its base64: for all other fields."""
+        """`content`, maybe with an empty string in place of its base64, for reading the other fields."""
         if isinstance(self.payload, memoryview) and isinstance(received := source_of(self), dict):
             return _outline(received)
         return self.content
 
     @property
     def payload(self) -> Base64Text | None:
-        """The base64 of an image, audio or a blob as received, for decoding, which needs no string."""
+        """The base64 of an image, audio or a blob as received, for decoding, which accepts a view."""
         if (fields := self.fields) is None:
             return None
         payload: Base64Text | None = None
@@ -80,9 +80,9 @@ def parse_block(raw: object) -> Block:
     if not isinstance(raw, dict):
         reason = f"expected an object, got {kind_of(raw)}"
         return Block(raw=raw, content=UnknownBlock(kind="", reason=reason))
-    named = raw.get("type")
-    kind = named if isinstance(named, str) else ""
-    unknown = UnknownBlock(kind=kind, reason=f"the type {named!r} is not known")
+    actual = raw.get("type")
+    kind = actual if isinstance(actual, str) else ""
+    unknown = UnknownBlock(kind=kind, reason=f"the type {actual!r} is not known")
     block_type = BLOCK_TYPES.get(kind)
     if block_type is not None and block_type.fits(raw):
         block = Block(raw=raw, content=unknown)
@@ -90,7 +90,7 @@ def parse_block(raw: object) -> Block:
         if not views:
             postpone(block, raw, content=_content)
             return block
-        if views == (["blob"] if kind == "resource" else ["data"] if block_type.has_data else []):
+        if (kind == "resource" and views == ["blob"]) or (block_type.has_data and views == ["data"]):
             postpone(block, raw, raw=_with_strings, content=_content)
             return block
     raw = _with_strings(raw)
@@ -116,7 +116,7 @@ def _outline(received: dict[str, Any]) -> TypedContent:
 
 
 def _base64_places(raw: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
-    """The objects in a block that may hold base64, and its key there."""
+    """Yield each object in a block that may hold base64, with its key there."""
     if "data" in raw:
         yield raw, "data"
     if isinstance(contents := raw.get("resource"), dict) and "blob" in contents:
@@ -124,7 +124,7 @@ def _base64_places(raw: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
 
 
 def _with_strings(raw: dict[str, Any]) -> dict[str, Any]:
-    """Make the views in a block strings, in place."""
+    """Replace the views in a block by strings, in place."""
     for holder, key in _base64_places(raw):
         if isinstance(view := holder[key], memoryview):
             holder[key] = string_of(view)
@@ -132,7 +132,7 @@ def _with_strings(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def fields_of(block: Block | None) -> Mapping[str, Any]:
-    """The valid fields of a block; empty without any."""
+    """Return the valid fields of a block; empty for no block and for an `UnknownBlock`."""
     return (None if block is None else block.fields) or {}
 
 

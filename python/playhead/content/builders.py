@@ -1,4 +1,4 @@
-"""Builders of tool results: the SDK's types, validated on construction, or made of an HTTP response.
+"""Builders of tool results in the SDK's types, validated on construction, and from an HTTP response.
 
 Absent fields are omitted from the dumped JSON, never null. An invalid argument raises `UsageError` with its
 name, the expected value and the actual one, before any client sees the result.
@@ -60,13 +60,13 @@ def create_annotations(
         if role not in ("user", "assistant"):
             raise _wrong("annotations.audience", "user or assistant", repr(role))
     if priority is not None:
-        _is_fraction("annotations.priority", priority)
+        _require_fraction("annotations.priority", priority)
     if isinstance(last_modified, datetime):
         if last_modified.tzinfo is None:
             raise _wrong("annotations.last_modified", "a datetime with a time zone", "one without")
         last_modified = last_modified.isoformat().replace("+00:00", "Z")
     elif last_modified is not None:
-        _is_a(str, "annotations.last_modified", last_modified)
+        _require(str, "annotations.last_modified", last_modified)
         if problem := time_problem(last_modified):
             raise _wrong("annotations.last_modified", "an ISO 8601 time", problem)
     return Annotations(audience=roles, priority=priority, last_modified=last_modified)
@@ -76,7 +76,7 @@ def create_text_content(
     text: str, *, annotations: Annotations | None = None, meta: Mapping[str, object] | None = None
 ) -> TextContent:
     """Build a text block. Raises `UsageError` for text that cannot be encoded as UTF-8."""
-    return TextContent(text=_text("text", text), annotations=_noted(annotations), _meta=_meta("meta", meta))
+    return TextContent(text=_text("text", text), annotations=_checked(annotations), _meta=_meta("meta", meta))
 
 
 def create_image_content(
@@ -95,7 +95,7 @@ def create_image_content(
     return ImageContent(
         data=_base64("data", data),
         mime_type=mime_type,
-        annotations=_noted(annotations),
+        annotations=_checked(annotations),
         _meta=_meta("meta", meta),
     )
 
@@ -116,7 +116,7 @@ def create_audio_content(
     return AudioContent(
         data=_base64("data", data),
         mime_type=mime_type,
-        annotations=_noted(annotations),
+        annotations=_checked(annotations),
         _meta=_meta("meta", meta),
     )
 
@@ -138,7 +138,7 @@ def create_resource_link(
     Raises `UsageError` for an invalid URI (RFC 3986; percent-encode other characters), an invalid MIME type,
     or a negative size.
     """
-    if size_bytes is not None and _is_a(int, "size_bytes", size_bytes) < 0:
+    if size_bytes is not None and _require(int, "size_bytes", size_bytes) < 0:
         raise _wrong("size_bytes", "0 or more", str(size_bytes))
     return ResourceLink(
         uri=_uri("uri", uri),
@@ -148,7 +148,7 @@ def create_resource_link(
         mime_type=None if mime_type is None else _mime("mime_type", mime_type),
         size=size_bytes,
         icons=None if icons is None else list(icons),
-        annotations=_noted(annotations),
+        annotations=_checked(annotations),
         _meta=_meta("meta", meta),
     )
 
@@ -178,7 +178,7 @@ def create_embedded_resource(
         contents = TextResourceContents(uri=uri, text=_text("text", text), mime_type=kind, _meta=inner)
     else:
         contents = BlobResourceContents(uri=uri, blob=_base64("blob", blob), mime_type=kind, _meta=inner)
-    return EmbeddedResource(resource=contents, annotations=_noted(annotations), _meta=_meta("meta", meta))
+    return EmbeddedResource(resource=contents, annotations=_checked(annotations), _meta=_meta("meta", meta))
 
 
 def create_tool_response(
@@ -200,7 +200,7 @@ def create_tool_response(
     for index, block in enumerate(blocks):
         if not isinstance(block, StandardContent):
             raise _wrong(f"content[{index}]", "a block that a builder made", type(block).__name__)
-    _is_a(bool, "is_error", is_error)
+    _require(bool, "is_error", is_error)
     result = CallToolResult(content=list(blocks), is_error=is_error, _meta=_meta("meta", meta))
     if structured_content is not ABSENT:
         text = _json("structured_content", structured_content)
@@ -229,20 +229,20 @@ def _wrong(where: str, expected: str, actual: str) -> UsageError:
     return UsageError(f"{where}: expected {expected}, got {actual}")
 
 
-def _is_a(kind: type[_Typed], where: str, value: object) -> _Typed:
+def _require(kind: type[_Typed], where: str, value: object) -> _Typed:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise _wrong(where, f"a value of type {kind.__name__}", type(value).__name__)
     return value
 
 
-def _is_fraction(where: str, value: object) -> None:
+def _require_fraction(where: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise _wrong(where, "a number from 0 to 1", repr(value))
 
 
 def _text(where: str, text: str) -> str:
     try:
-        _is_a(str, where, text).encode()
+        _require(str, where, text).encode()
     except UnicodeEncodeError as error:
         raise _wrong(
             where, "text that can be encoded as UTF-8", f"a lone surrogate at {error.start}"
@@ -261,18 +261,18 @@ def _base64(where: str, data: object) -> str:
 
 
 def _mime(where: str, text: str) -> str:
-    if problem := mime_problem(_is_a(str, where, text)):
+    if problem := mime_problem(_require(str, where, text)):
         raise _wrong(where, "a MIME type such as audio/mpeg", problem)
     return text
 
 
 def _uri(where: str, text: str) -> str:
-    if problem := uri_problem(_is_a(str, where, text)):
+    if problem := uri_problem(_require(str, where, text)):
         raise _wrong(where, "an absolute URI, percent-encoded (RFC 3986)", problem)
     return text
 
 
-def _noted(annotations: Annotations | None) -> Annotations | None:
+def _checked(annotations: Annotations | None) -> Annotations | None:
     if annotations is not None and not isinstance(annotations, Annotations):
         raise _wrong("annotations", "Annotations (create_annotations makes them)", type(annotations).__name__)
     return annotations
@@ -284,7 +284,7 @@ def _meta(where: str, meta: Mapping[str, object] | None) -> dict[str, Any] | Non
     if not isinstance(meta, Mapping):
         raise _wrong(where, "a mapping", type(meta).__name__)
     for key in meta:
-        if problem := meta_key_problem(_is_a(str, where, key)):
+        if problem := meta_key_problem(_require(str, where, key)):
             raise _wrong(where, "keys as the specification defines them (prefix.label/name)", problem)
     _json(where, dict(meta))
     return dict(meta)
@@ -299,7 +299,7 @@ def _json(where: str, value: object) -> str:
     return text
 
 
-_TEXT: Final = frozenset(
+_TEXT_TYPES: Final = frozenset(
     {
         "application/ecmascript",
         "application/graphql",
@@ -318,12 +318,12 @@ _TEXT: Final = frozenset(
         "application/yaml",
     }
 )
-"""Text types outside `text/…`."""
+"""Types of text outside `text/…`."""
 _NO_CHARSETS: Final = frozenset(
     {"idna", "mbcs", "oem", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
 )
 """Python codecs that are never HTTP charsets; punycode takes time quadratic in the body."""
-_MARKS: Final = (
+_BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
@@ -395,12 +395,12 @@ def _block(status: int, uri: str, label: str, body: bytes) -> tuple[StandardCont
         return create_audio_content(body, mime_type), ABSENT
     if (
         kind.startswith("text/")
-        or kind in _TEXT
+        or kind in _TEXT_TYPES
         or kind.endswith(("+xml", "+yaml"))
         or "charset" in parameters
     ):
         return create_text_content(_decoded(body, parameters.get("charset"))), ABSENT
-    if mime_type is None and (plain := _plainly_text(body)) is not None:
+    if mime_type is None and (plain := _plain_text(body)) is not None:
         return create_text_content(plain), ABSENT
     whole = mime_type or "application/octet-stream"
     return create_embedded_resource(uri, blob=body, mime_type=whole), ABSENT
@@ -408,7 +408,7 @@ def _block(status: int, uri: str, label: str, body: bytes) -> tuple[StandardCont
 
 def _decoded(body: bytes, charset: str | None) -> str:
     """Decode a body by byte order mark, else charset, else UTF-8, else Windows-1252 as browsers do."""
-    name = next((codec for mark, codec in _MARKS if body.startswith(mark)), None) or _charset(charset)
+    name = next((codec for bom, codec in _BOMS if body.startswith(bom)), None) or _charset(charset)
     try:
         text = body.decode(name or "utf-8", "replace" if name else "strict")
     except UnicodeError:
@@ -427,7 +427,7 @@ def _charset(name: str | None) -> str | None:
     return None if codec.replace("_", "-") in _NO_CHARSETS else codec
 
 
-def _plainly_text(body: bytes) -> str | None:
+def _plain_text(body: bytes) -> str | None:
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -62,7 +62,7 @@ def mpeg_frame(data: bytes, at: int) -> MpegFrame | None:
 
 
 def adts_frame(data: bytes, at: int) -> CodedFrame | None:
-    """Read the header at `at`; None if it is not one."""
+    """Read the ADTS header at `at`; None if there is none."""
     head = data[at : at + ADTS_BYTES]
     if len(head) < ADTS_BYTES or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
         return None

@@ -44,7 +44,7 @@ def kind_of(value: object) -> str:
 
 
 MAX_FINDINGS: Final = 100
-"""Maximum per result: nobody reads past a hundred defects, and a hostile result has millions."""
+"""Limits the findings of one result: nobody reads past a hundred, and a hostile result has millions."""
 
 
 class Notes:

@@ -1,6 +1,6 @@
 """Syntax of the strings in a block: base64, MIME types, URIs, times, `_meta` keys.
 
-Long base64 is a view of its message, and becomes a string when somebody reads it (`Base64Holder`).
+Long base64 is a view of its message, and becomes a string when a program reads it (`Base64Holder`).
 
 Each `…_problem` function describes the defect, or returns None. Binary data is never quoted. Every expression
 runs in linear time, because the strings are sent by a server.
@@ -124,7 +124,7 @@ def decoded_bytes(base64: Base64Text) -> int:
 
 
 def head_of_base64(base64: Base64Text, n_bytes: int = SNIFF_BYTES) -> bytes:
-    """Decode at least `n_bytes`, by default enough to detect a format; none if they do not decode."""
+    """Decode at least `n_bytes`, by default enough to detect a format; empty for invalid base64."""
     try:
         return decode_base64(base64[: (n_bytes + 2) // 3 * 4])
     except (Base64Error, UnicodeEncodeError):
@@ -172,14 +172,14 @@ def postpone(instance: Postponed, source: S, **makers: Callable[[S], object]) ->
 
 
 def source_of(instance: Postponed) -> object:
-    """The `source` passed to `postpone`; None if nothing was postponed."""
+    """Return the `source` passed to `postpone`; None if nothing was postponed."""
     return getattr(instance, "_source", None)
 
 
 class Base64Holder(Postponed, Generic[T]):
-    """Base of the frozen dataclasses with base64 as received in their field `base64`.
+    """Base of the frozen dataclasses whose field `base64` is base64 as received.
 
-    A view in its place (`as_string`) becomes a string when `base64` is first read.
+    A view that was passed for it (`as_string`) becomes a string when the field is first read.
     """
 
     __slots__ = ()
@@ -190,7 +190,7 @@ class Base64Holder(Postponed, Generic[T]):
 
     @property
     def payload(self) -> T:
-        """`base64` as received, for decoding, which needs no string."""
+        """`base64` as received, for decoding, which accepts a view."""
         source: Any = source_of(self) or self._base64
         payload: T = source
         return payload
@@ -201,10 +201,10 @@ class Base64Holder(Postponed, Generic[T]):
 
 
 def string_of(view: memoryview) -> str:
-    """The string of base64 in a message."""
+    """Return the base64 in a message as a string."""
     return str(view, "ascii")
 
 
 def as_string(base64: Base64Text) -> str:
-    """`base64` for the field of a `Base64Holder`, whose readers get a string."""
+    """Return `base64` unchanged, typed for the field of a `Base64Holder`, whose readers get a string."""
     return base64  # type: ignore[return-value]

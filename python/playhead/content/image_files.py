@@ -1,7 +1,7 @@
-"""Image files: the type by the first bytes, and what contradicts the file's own sizes and checksums.
+"""Image files: their type by the first bytes, and contradictions to their own sizes and checksums.
 
-A viewer shows the upper part of a truncated picture, so half a file looks like a file. An image library would
-notice, at the price of its size and of a decoder for whatever a server sends; the containers alone tell:
+A viewer shows the upper part of a truncated picture, so half a file looks like a whole one. An image library
+would detect it, at the price of its size and of decoding whatever a server sends. The containers suffice:
 
 * PNG (RFC 2083, W3C PNG 3rd edition): the CRC-32 of each chunk, the compressed data to its own checksum, as
   many bytes as the header's width and height need, and IEND.
@@ -33,7 +33,7 @@ IMAGE_TYPES: Final = frozenset(_SIGNATURES)
 
 
 def image_type(head: bytes) -> str | None:
-    """Return the MIME type by the first bytes, or None if they are none of `IMAGE_TYPES`."""
+    """Return the MIME type by the first bytes, or None for a type outside `IMAGE_TYPES`."""
     return next((mime for mime, signature in _SIGNATURES.items() if signature.match(head)), None)
 
 
@@ -71,7 +71,7 @@ _PASSES: Final = (
 )
 """Adam7: the first column and row of each pass, and its steps."""
 _MOST_PIXELS_BYTES: Final = 256 * MIB
-"""Uncompressed; a picture beyond it is not decompressed to its end."""
+"""Limits the uncompressed size; a longer picture is not decompressed to its end."""
 _STEP_BYTES: Final = MIB
 
 
@@ -161,7 +161,7 @@ _RESTARTS: Final = range(0xD0, 0xD8)
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _MARKER: Final = re.compile(rb"\xff+([^\x00\xff])")
 _NEXT_MARKER: Final = re.compile(rb"\xff([^\x00\xff])")
-"""Finds a marker within a scan: fill bytes before it don't matter; looking for them is five times slower."""
+"""Finds a marker within a scan, without the fill bytes before it, which would take five times as long."""
 
 
 def _jpeg_problem(data: bytes) -> str | None:
@@ -210,8 +210,8 @@ _EXTENSION, _PICTURE, _TRAILER = 0x21, 0x2C, 0x3B
 def _gif_problem(data: bytes) -> str | None:
     at, pictures = 13 + _colors_bytes(data[10:11]), 0
     while at < len(data) and data[at] != _TRAILER:
-        pictures += data[at] == _PICTURE
         if data[at] == _PICTURE:
+            pictures += 1
             at += 10 + _colors_bytes(data[at + 9 : at + 10]) + 1
         elif data[at] == _EXTENSION:
             at += 2
@@ -220,7 +220,7 @@ def _gif_problem(data: bytes) -> str | None:
         while at < len(data) and data[at]:
             at += 1 + data[at]
         at += 1
-    # Some old writers omit the trailer after the end of the picture: nothing to see is missing.
+    # Some old writers omit the trailer after the picture, and nothing of the picture is missing.
     if at > len(data) or (at == len(data) and not pictures):
         return "expected a GIF trailer, got the end of the file: it is cut short"
     return None

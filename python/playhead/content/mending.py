@@ -1,6 +1,6 @@
-"""Blocks with invalid fields, which are dropped with a finding each.
+"""Blocks with invalid fields: each of the fields is dropped, with a finding.
 
-An invalid optional field costs the block nothing else. A block without an essential field is an
+An invalid optional field does not affect the rest of the block. A block without an essential field is an
 `UnknownBlock`. The SDK's types find the errors, so they are loaded for such a block.
 """
 
@@ -24,7 +24,7 @@ _LISTS: Final = ("annotations", "icons")
 
 
 def file_value(raw: object, *, uri: str) -> FileValue:
-    """Return what `raw` says about the file `uri`, without its invalid fields."""
+    """Return the description `raw` of the file `uri`, without its invalid fields."""
     valid = _mended_fields(FileValue, raw, "$")[0] if isinstance(raw, dict) else {}
     return FileValue.model_validate({**valid, "uri": uri}, by_alias=True)
 
@@ -32,7 +32,7 @@ def file_value(raw: object, *, uri: str) -> FileValue:
 def mended(kind: str, raw: dict[str, Any]) -> Block:
     """Parse a block of a known type without its invalid fields; never raises."""
     try:
-        return _with_possible_size(Block(raw=raw, content=typed(kind, raw)))
+        return _with_valid_size(Block(raw=raw, content=typed(kind, raw)))
     except ValidationError as error:
         return _without_errors(kind, raw, error)
 
@@ -51,12 +51,12 @@ def _without_errors(kind: str, raw: dict[str, Any], error: ValidationError) -> B
         valid["resource"], findings = _mended_contents(contents)
     if kind == "file" and isinstance(described := raw.get("file"), dict):
         valid["file"], findings = _mended_fields(FileValue, described, "$.file")
-    inside = bool(findings)
+    has_inner_findings = bool(findings)
     by_path = dict[str, Finding]()
     for item in _errors(error):
         if kind in ("resource", "file") and item["loc"][0] == kind:
-            if inside:
-                continue  # already reported; the SDK names errors of both members of its union, text and blob
+            if has_inner_findings:
+                continue  # reported above; the SDK lists errors of both members of its union, text and blob
             item["loc"] = (kind,)
         finding = _finding("$", raw, item)
         by_path.setdefault(finding.path, finding)
@@ -69,7 +69,7 @@ def _without_errors(kind: str, raw: dict[str, Any], error: ValidationError) -> B
     if {"type", BLOCK_TYPES[kind].essential} <= valid.keys():
         try:
             block = Block(raw=raw, content=typed(kind, valid), findings=findings)
-            return _with_possible_size(block)
+            return _with_valid_size(block)
         except ValidationError:
             pass
     first = findings[0]
@@ -77,8 +77,8 @@ def _without_errors(kind: str, raw: dict[str, Any], error: ValidationError) -> B
     return Block(raw=raw, content=UnknownBlock(kind=kind, reason=reason), findings=findings)
 
 
-def _with_possible_size(block: Block) -> Block:
-    """Drop a negative or too large size, because the code that uses it later has unsigned 64-bit integers."""
+def _with_valid_size(block: Block) -> Block:
+    """Drop a negative or too large size, because later code uses unsigned 64-bit integers."""
     content = block.content
     link = content.file if isinstance(content, FileContent) else content
     if not isinstance(link, ResourceLink | FileValue) or link.size is None or 0 <= link.size <= MOST_BYTES:
@@ -86,13 +86,13 @@ def _with_possible_size(block: Block) -> Block:
     actual = "a negative number" if link.size < 0 else "a greater number"
     path = "$.size" if link is content else "$.file.size"
     finding = Finding(path=path, expected=f"a number of bytes from 0 to {MOST_BYTES}", got=actual)
-    better: TypedContent
+    corrected: TypedContent
     if isinstance(content, FileContent):
-        better = content.model_copy(update={"file": content.file.model_copy(update={"size": None})})
+        corrected = content.model_copy(update={"file": content.file.model_copy(update={"size": None})})
     else:
         assert isinstance(link, ResourceLink)
-        better = link.model_copy(update={"size": None})
-    return replace(block, content=better, findings=(*block.findings, finding))
+        corrected = link.model_copy(update={"size": None})
+    return replace(block, content=corrected, findings=(*block.findings, finding))
 
 
 def _mended_contents(raw: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:

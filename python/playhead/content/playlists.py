@@ -36,11 +36,11 @@ class PlaylistEntry(NamedTuple):
     """One entry of a playlist."""
 
     address: str
-    """A URL or a path, absolute if the list's own address is."""
+    """A URL or a path, absolute if the playlist's own address is."""
     title: str
-    """Empty if the list gives none."""
+    """Empty if the playlist states none."""
     duration_seconds: float | None
-    """None if the list gives none, or marks the entry as endless (-1)."""
+    """None if the playlist states none, or marks the entry as endless (-1)."""
 
 
 class Playlist(NamedTuple):
@@ -116,11 +116,11 @@ def _check_scheme(entry: PlaylistEntry, playlist: Playlist) -> None:
 
 
 def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS) -> tuple[PlaylistEntry, ...]:
-    """Read an M3U or PLS, in UTF-8 or Windows-1252; `base` is the address of the list, a URL or a path.
+    """Parse an M3U or PLS, in UTF-8 or Windows-1252; `base` is its address, a URL or a path.
 
     Raises:
-        ContentError: it is neither, but HTML, binary or HLS, or it has no entries.
-        LimitError: more than `Limits.playlist_bytes` or `Limits.playlist_entries`.
+        ContentError: `data` is HTML, XML, binary or HLS, or has no entries.
+        LimitError: `data` has more than `Limits.playlist_bytes` or `Limits.playlist_entries`.
     """
     _check(base, "playlist_bytes", "bytes", limits.playlist_bytes, len(data))
     try:
@@ -165,11 +165,11 @@ def _m3u(lines: list[str], base: str) -> Iterator[PlaylistEntry]:
 def _pls(lines: list[str], base: str) -> Iterator[PlaylistEntry]:
     entries: dict[int, dict[str, str]] = {}
     for line in lines:
-        if (found := _PLS_LINE.fullmatch(line)) is not None:
-            entries.setdefault(int(found[2]), {})[found[1].lower()] = found[3]
-    for _, each in sorted(entries.items()):
-        if "file" in each:
-            yield _entry(base, each["file"], each.get("title", ""), each.get("length", ""))
+        if (match := _PLS_LINE.fullmatch(line)) is not None:
+            entries.setdefault(int(match[2]), {})[match[1].lower()] = match[3]
+    for _number, entry in sorted(entries.items()):
+        if "file" in entry:
+            yield _entry(base, entry["file"], entry.get("title", ""), entry.get("length", ""))
 
 
 def _entry(base: str, address: str, title: str, duration: str) -> PlaylistEntry:

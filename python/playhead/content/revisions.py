@@ -90,38 +90,40 @@ def downgrade_raw(raw: Mapping[str, Any], revision: str) -> dict[str, Any]:
 
 def _block(block: object, index: int, features: Features) -> object:
     if not isinstance(block, dict):
-        return _note(f"[A block that is {kind_of(block)} was omitted]", {}, features)
+        return _text_block(f"[A block that is {kind_of(block)} was omitted]", {}, features)
     kind = block.get("type")
     if kind in features.block_types:
-        return _older(block, features)
+        return _without_newer_fields(block, features)
     if kind == "resource_link":
-        return _note(_link_line(block), block, features)
+        return _text_block(_link_line(block), block, features)
     if kind == "file" and isinstance(file := block.get("file"), dict):
-        return _note(_link_line(file), block, features)
+        return _text_block(_link_line(file), block, features)
     if kind == "audio":
         contents = {"uri": f"tool-result:/audio/{index}", "blob": block.get("data")}
         if "mimeType" in block:
             contents["mimeType"] = block["mimeType"]
-        return _with_notes(block, {"type": "resource", "resource": contents}, features)
+        return _with_shared(block, {"type": "resource", "resource": contents}, features)
     name = quoted(kind) if isinstance(kind, str) else kind_of(kind)
-    return _note(
+    return _text_block(
         f"[A block of type {name} was omitted: {features.revision} does not define it]", block, features
     )
 
 
-def _note(text: str, block: Mapping[str, object], features: Features) -> dict[str, object]:
-    return _with_notes(block, {"type": "text", "text": text}, features)
+def _text_block(text: str, block: Mapping[str, object], features: Features) -> dict[str, object]:
+    return _with_shared(block, {"type": "text", "text": text}, features)
 
 
-def _with_notes(block: Mapping[str, object], new: dict[str, object], features: Features) -> dict[str, object]:
-    """Copy `annotations` and `_meta` from `block` to `new`."""
+def _with_shared(
+    block: Mapping[str, object], new: dict[str, object], features: Features
+) -> dict[str, object]:
+    """Copy the fields that all types share, `annotations` and `_meta`, from `block` to `new`."""
     for key in ("annotations", "_meta"):
         if key in block:
             new[key] = block[key]
-    return _older(new, features)
+    return _without_newer_fields(new, features)
 
 
-def _older(block: Mapping[str, object], features: Features) -> dict[str, object]:
+def _without_newer_fields(block: Mapping[str, object], features: Features) -> dict[str, object]:
     new = dict(block)
     if not features.block_meta:
         new.pop("_meta", None)
@@ -155,12 +157,12 @@ def _add_text(result: dict[str, Any], structured: object) -> None:
         text = "[Structured content was omitted: it is nested too deeply]"
     else:
         text = json.dumps(structured, ensure_ascii=False)
-        if any(_says(block, wanted) for block in blocks):
+        if any(_contains_json(block, wanted) for block in blocks):
             return
     result["content"] = [*blocks, {"type": "text", "text": text}]
 
 
-def _says(block: object, wanted: str) -> bool:
+def _contains_json(block: object, wanted: str) -> bool:
     text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
     if not isinstance(text, str):
         return False

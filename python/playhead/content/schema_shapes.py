@@ -18,7 +18,7 @@ MAX_ALTERNATIVES: Final = 8
 MAX_STEPS: Final = 20_000
 """Schemas expanded for one tool: some tenths of a second."""
 _MAX_CHAIN: Final = 32
-_OPENED: Final = frozenset(
+_EXPANDED: Final = frozenset(
     {"$ref", "allOf", "anyOf", "oneOf", "if", "then", "else", "$defs", "definitions", "$schema", "$id"}
 )
 _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
@@ -55,18 +55,18 @@ class Shapes:
         if schema is False or chain > _MAX_CHAIN:
             return []
         if not isinstance(schema, dict):
-            return [{}]
-        shapes = [{key: value for key, value in schema.items() if key not in _OPENED}]
+            return [{}]  # `true` allows any value
+        shapes = [{key: value for key, value in schema.items() if key not in _EXPANDED}]
         if isinstance(ref := schema.get("$ref"), str):
-            shapes = self._crossed(shapes, self._of(self._resolve(ref), chain + 1))
+            shapes = self._combined(shapes, self._of(self._resolve(ref), chain + 1))
         for part in _schemas(schema.get("allOf")):
-            shapes = self._crossed(shapes, self._of(part, chain + 1))
+            shapes = self._combined(shapes, self._of(part, chain + 1))
         for key in ("anyOf", "oneOf"):
             if parts := _schemas(schema.get(key)):
-                shapes = self._crossed(shapes, self._any_of(parts, chain + 1))
+                shapes = self._combined(shapes, self._any_of(parts, chain + 1))
         if "if" in schema:
-            met = self._crossed(self._of(schema["if"], chain + 1), self._of(schema.get("then"), chain + 1))
-            shapes = self._crossed(shapes, [*met, *self._of(schema.get("else"), chain + 1)])
+            met = self._combined(self._of(schema["if"], chain + 1), self._of(schema.get("then"), chain + 1))
+            shapes = self._combined(shapes, [*met, *self._of(schema.get("else"), chain + 1)])
         return shapes
 
     def _any_of(self, parts: list[object], chain: int) -> list[dict[str, Any]]:
@@ -77,12 +77,14 @@ class Shapes:
             shapes += self._of(part, chain)
         return shapes
 
-    def _crossed(self, left: list[dict[str, Any]], right: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _combined(self, left: list[dict[str, Any]], right: list[dict[str, Any]]) -> list[dict[str, Any]]:
         merged = (_merged(one, other) for one in left for other in right[:MAX_ALTERNATIVES])
         return [shape for shape in merged if shape is not None][:MAX_ALTERNATIVES]
 
     def _resolve(self, ref: str) -> object:
-        target = self._root if ref == "#" else self._follow(ref) if ref.startswith("#") else None
+        target = None
+        if ref.startswith("#"):
+            target = self._root if ref == "#" else self._follow(ref)
         if target is None:
             self.unresolved.add(ref[:100])
             return {}
@@ -90,7 +92,7 @@ class Shapes:
 
     def _follow(self, ref: str) -> object:
         if not ref.startswith("#/"):
-            return next((it for it in objects_in(self._root) if it.get("$anchor") == ref[1:]), None)
+            return next((each for each in objects_in(self._root) if each.get("$anchor") == ref[1:]), None)
         at: object = self._root
         for step in ref[2:].split("/"):
             key = unquote(step).replace("~1", "/").replace("~0", "~")

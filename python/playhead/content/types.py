@@ -38,7 +38,7 @@ class FileValue(BaseModel):
 
     @property
     def sha256(self) -> str | None:
-        """The SHA-256 of the file in hexadecimal; None if the server gives none that can be read."""
+        """The SHA-256 of the file in hexadecimal; None if the server sent none, or an invalid one."""
         digest = self.digest or {}
         value = digest.get("sha-256")
         if str(digest.get("algorithm", "")).lower() == "sha-256":

@@ -1,8 +1,8 @@
 """Validation of tool results against a protocol revision: every defect, with its path.
 
 Server data never raises, binary data is never quoted, and the findings are bounded (`findings.MAX_FINDINGS`;
-the last one reports any omission). Stricter than the published schemas where the text of the specification
-is: base64, MIME types, times, `_meta` keys, and the revision that introduced each block.
+the last one reports any omission). Where the text of the specification is stricter than its schemas, so is
+this module: base64, MIME types, times, `_meta` keys, and the revision that introduced each block.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ _ARTICLE: Final[Mapping[JsonType, str]] = {
     "object": "an object",
     "array": "an array",
 }
-
-
 SERVER_INFO: Final = (
     text_field("name", required=True),
     text_field("version", required=True),
@@ -60,6 +58,7 @@ def check_fields(notes: Notes, path: str, raw: Mapping[str, object], fields: tup
 
 
 def check_value(notes: Notes, path: str, value: object, field: Field) -> None:
+    """Add a finding if `value` has another JSON type than `field`, or another syntax."""
     if not _is(field.kind, value):
         notes.add(path, expected=_expected(field), got=kind_of(value))
     elif isinstance(value, str) and field.problem is not None and (problem := field.problem(value)):
@@ -135,7 +134,9 @@ def _check_block(notes: Notes, path: str, block: object, features: Features) -> 
     kind = block.get("type")
     types = features.block_types
     if not isinstance(kind, str) or kind not in types:
-        actual = quoted(kind) if isinstance(kind, str) else kind_of(kind) if "type" in block else "nothing"
+        actual = quoted(kind) if isinstance(kind, str) else kind_of(kind)
+        if "type" not in block:
+            actual = "nothing"
         notes.add(f"{path}.type", expected=f"one of {', '.join(types)} in {features.revision}", got=actual)
         return
     check_fields(notes, path, block, (*BLOCK_TYPES[kind].fields, *COMMON))
@@ -188,7 +189,7 @@ def _check_icons(notes: Notes, path: str, holder: Mapping[str, object]) -> None:
 
 
 def check_annotations(notes: Notes, path: str, annotations: Mapping[str, object]) -> None:
-    """Check the fields of annotations, as far as they are the same in every revision."""
+    """Check the fields of annotations that are the same in every revision."""
     check_fields(notes, path, annotations, ANNOTATIONS)
     priority = annotations.get("priority")
     if isinstance(priority, int | float) and not isinstance(priority, bool) and not 0 <= priority <= 1:

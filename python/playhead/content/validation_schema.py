@@ -31,10 +31,10 @@ MAX_STEPS: Final = 200_000
 MAX_PATTERN: Final = 2_000
 """Maximum length of a regular expression in characters."""
 MAX_LEVELS: Final = 200
-"""Nesting of keywords, at three frames each; Python allows a thousand. Running out of frames inside a Rust
-library (`rpds`, used by jsonschema) panics, which error handlers do not catch."""
+"""Limits the nesting of keywords. Each takes three of Python's thousand stack frames, and to run out of them
+inside a Rust library (`rpds`, used by jsonschema) panics, which error handlers do not catch."""
 PATTERN_SECONDS: Final = 1.0
-"""Total for all regular expressions of one check; a reasonable one takes microseconds."""
+"""Limits all regular expressions of one check together; a reasonable one takes microseconds."""
 
 _Keyword = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 
@@ -93,18 +93,18 @@ class Budget:
 
 def bounded(dialect: Any, budget: Budget, root: object) -> Any:
     """Extend `dialect` so that keywords spend the budget and regular expressions time out."""
-    own: dict[str, _Keyword] = dict(dialect.VALIDATORS)
-    own |= {"pattern": _pattern_keyword(budget), "patternProperties": _pattern_properties(budget)}
-    if "additionalProperties" in own:
-        own["additionalProperties"] = _additional_properties(budget)
-    if "unevaluatedProperties" in own:
-        own["unevaluatedProperties"] = _unevaluated(own["unevaluatedProperties"], root)
-    if "uniqueItems" in own:
-        own["uniqueItems"] = _unique_items(own["uniqueItems"], budget)
-    return extend(dialect, validators={name: _paid(keyword, budget) for name, keyword in own.items()})
+    keywords: dict[str, _Keyword] = dict(dialect.VALIDATORS)
+    keywords |= {"pattern": _pattern_keyword(budget), "patternProperties": _pattern_properties(budget)}
+    if "additionalProperties" in keywords:
+        keywords["additionalProperties"] = _additional_properties(budget)
+    if "unevaluatedProperties" in keywords:
+        keywords["unevaluatedProperties"] = _unevaluated(keywords["unevaluatedProperties"], root)
+    if "uniqueItems" in keywords:
+        keywords["uniqueItems"] = _unique_items(keywords["uniqueItems"], budget)
+    return extend(dialect, validators={name: _spending(check, budget) for name, check in keywords.items()})
 
 
-def _paid(keyword: _Keyword, budget: Budget) -> _Keyword:
+def _spending(keyword: _Keyword, budget: Budget) -> _Keyword:
     def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         weight = len(wanted) if isinstance(wanted, dict | list) else 0
         if isinstance(instance, dict | list):
@@ -163,7 +163,7 @@ def _unevaluated(keyword: _Keyword, root: object) -> _Keyword:
         try:
             yield from keyword(validator, wanted, instance, schema) or ()
         except BaseException as error:
-            # It follows references without counting levels, and a Rust panic is not an `Exception`.
+            # jsonschema follows references here without counting levels. A Rust panic is not an `Exception`.
             if type(error).__name__ == "PanicException":
                 raise RecursionError from None
             raise
@@ -182,11 +182,11 @@ def _unique_items(keyword: _Keyword, budget: Budget) -> _Keyword:
 
 MAX_SCHEMA_VALUES: Final = 5_000
 """Maximum values in an outputSchema; the largest in the wild have a few hundred."""
-_WHERE: Final = "outputSchema"
+_ROOT: Final = "outputSchema"
 
 
 class _SchemaError(Exception):
-    """The schema is invalid: the path, and the value there."""
+    """The schema is invalid at `path`; `actual` describes the value there."""
 
     def __init__(self, path: str, actual: str) -> None:
         super().__init__(path)
@@ -202,7 +202,7 @@ def check_output(
     Paths that begin with `outputSchema` refer to the schema. `clock` bounds only the regular expressions.
     """
     if not isinstance(schema, dict | bool):
-        notes.add(_WHERE, expected="a JSON Schema: an object or a boolean", got=kind_of(schema))
+        notes.add(_ROOT, expected="a JSON Schema: an object or a boolean", got=kind_of(schema))
         return
     try:
         _check_size(schema)
@@ -213,16 +213,16 @@ def check_output(
     except _SchemaError as error:
         notes.add(error.path, expected="a valid JSON Schema", got=error.actual)
     except BoundError as error:
-        notes.add(_WHERE, expected="a schema that can be checked within bounds", got=str(error))
+        notes.add(_ROOT, expected="a schema that can be checked within bounds", got=str(error))
     except Unresolvable as error:
         actual = f"a reference to {quoted(str(error.ref))}; nothing is fetched"
-        notes.add(_WHERE, expected="references within the schema", got=actual)
+        notes.add(_ROOT, expected="references within the schema", got=actual)
     except RecursionError:
-        notes.add(_WHERE, expected="a finite schema", got="one nested too deeply, or recursive")
+        notes.add(_ROOT, expected="a finite schema", got="one nested too deeply, or recursive")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # jsonschema and referencing assume more about identifiers and numbers than the metaschema requires.
         actual = f"one that jsonschema cannot use ({type(error).__name__})"
-        notes.add(_WHERE, expected="a JSON Schema that can be used", got=actual)
+        notes.add(_ROOT, expected="a JSON Schema that can be used", got=actual)
 
 
 def _check_size(schema: object) -> None:
@@ -254,7 +254,7 @@ def _dialect(schema: dict[str, Any] | bool) -> Any:
 
 def _check_schema(schema: dict[str, Any] | bool, checker: Any) -> None:
     for error in checker(checker.META_SCHEMA, registry=REGISTRY).iter_errors(schema):
-        raise _SchemaError(_joined(_WHERE, error.absolute_path), f"{_described(error)} ({_expected(error)})")
+        raise _SchemaError(_joined(_ROOT, error.absolute_path), f"{_described(error)} ({_expected(error)})")
 
 
 class SchemaReader:
@@ -268,7 +268,7 @@ class SchemaReader:
         self._budget = Budget(clock)
         notes = Notes()
         check_output(notes, "$", {}, schema, clock=clock)
-        wrong = [finding for finding in notes.all() if finding.path.startswith(_WHERE)]
+        wrong = [finding for finding in notes.all() if finding.path.startswith(_ROOT)]
         self.problem = str(wrong[0]) if wrong else None
         """Reason why the schema is unusable (not a JSON Schema, too large, external references), or None."""
 
@@ -325,11 +325,11 @@ def _joined(path: str, keys: Iterable[object]) -> str:
 def _expected(error: ValidationError) -> str:
     keyword = str(error.validator)
     if keyword in ("required", "dependentRequired", "additionalProperties", "unevaluatedProperties"):
-        return f"{_WHERE} {keyword}: {quoted(error.message)}"
+        return f"{_ROOT} {keyword}: {quoted(error.message)}"
     wanted = error.validator_value
     if isinstance(wanted, str | int | float) and not isinstance(wanted, bool):
-        return f"{_WHERE} {keyword} {quoted(wanted) if isinstance(wanted, str) else number(wanted)}"
-    return f"{_WHERE} {keyword}"
+        return f"{_ROOT} {keyword} {quoted(wanted) if isinstance(wanted, str) else number(wanted)}"
+    return f"{_ROOT} {keyword}"
 
 
 def _described(error: ValidationError) -> str:

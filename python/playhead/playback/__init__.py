@@ -3,7 +3,7 @@
 Data flow, one thread and one pipe at a time:
 
     media.open() -> Reader -> DecoderSource -> a decoder   (the decoder's thread)
-                                                          |  PCM pipe, about 0.4 s
+                                                          |  PCM pipe, 1.25 s
                                                           v
                                                        PcmBuffer -> a sink  (a device's callback, or a thread)
 

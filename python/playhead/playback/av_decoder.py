@@ -1,11 +1,11 @@
 """Decoders of the extra `formats`, on PyAV: Opus and FLAC in Ogg, AAC (ADTS), MP4 with AAC or ALAC, WebM.
 
 FFmpeg's demuxer reads MP4 and WebM through a file on the source. Ogg and ADTS are cut into packets here: its
-Ogg demuxer reads the end of a stream first, and its ADTS demuxer estimates times that can be counted.
+Ogg demuxer reads the end of a stream first, and its ADTS demuxer only estimates times.
 
 A codec needs a run-up after a seek: Opus converges within 80 ms (RFC 7845, section 4.6) and gives equal
 samples after a second, AAC overlaps one frame and gets three. AAC with noise substitution draws noise
-from a state that no run-up restores: that noise is another one after a seek.
+from a state that no run-up restores: that noise differs after a seek.
 
 The containers differ in how packets are cut and timed. They share the codec, the run-up and the import of
 PyAV, which costs 0.2 s and must stay in one lazy module.
@@ -45,6 +45,7 @@ READ_BYTES = 16 * 1024
 CODECS = ("aac", "alac", "flac", "libopus", "mp3", "mp3float", "opus", "vorbis")
 """FFmpeg's decoders that may run: a file can name hundreds more, which are rarely used and tested less."""
 _OPUS_RUN_UP = 48_000
+_RUN_UPS = {"opus": _OPUS_RUN_UP, "libopus": _OPUS_RUN_UP, "alac": 0, "flac": 0}
 _OPUS_STEP = 120
 """Samples of 2.5 ms at 48 kHz, which Opus always has."""
 
@@ -52,13 +53,13 @@ _ENCODINGS = {AudioFormat.MP4: "mov", AudioFormat.WEBM: "matroska"}
 
 
 class _Packets(ABC):
-    """Coded audio on a source: decoded frames with the PCM frame that each begins with."""
+    """Coded audio on a source, decoded to FFmpeg's frames, each with the number of its first PCM frame."""
 
     duration_seconds: float | None = None
     position_is_exact = True
     lacks_end = False
     end_frame: int | None = None
-    """Padding follows from here on; None while that is not known."""
+    """The PCM frame at which the audio ends and padding follows; None while that is not known."""
 
     @property
     @abstractmethod
@@ -70,7 +71,7 @@ class _Packets(ABC):
 
     @abstractmethod
     def seek(self, frame: int) -> None:
-        """Continue so far before `frame` that it is decoded rightly."""
+        """Continue far enough before `frame` for it to be decoded correctly."""
 
     def close(self) -> None:  # noqa: B027 - only a container has something to free
         """Close the file, if there is one."""
@@ -104,8 +105,8 @@ class AvDecoder:
         self._resampler = self._new_resampler()
         self.duration_seconds = self._packets.duration_seconds
         self._byte_rate = ByteRate()
-        self._started = 0, 0
-        """Bytes taken, and the frame, where the byte rate is measured from."""
+        self._started_bytes = self._started_frames = 0
+        """Bytes taken, and the PCM frame, from which on the byte rate is measured."""
 
     @property
     def position_is_exact(self) -> bool:
@@ -134,7 +135,7 @@ class AvDecoder:
                     bytes(part.planes[0])[: part.samples * self.format.frame_bytes]
                     for part in self._resampler.resample(frame)
                 )
-            # Before the beginning and before the aim of a seek: a run-up. Behind a gap: as it is.
+            # Drop the run-up before the beginning, or before the target of a seek. After a gap drop nothing.
             end = self._packets.end_frame
             stop = len(pcm) if end is None else max(0, end - begin) * self.format.frame_bytes
             pcm = pcm[max(0, self.position_frames - begin) * self.format.frame_bytes : stop]
@@ -142,8 +143,8 @@ class AvDecoder:
                 self.position_frames = max(begin, self.position_frames)
                 self.position_frames += len(pcm) // self.format.frame_bytes
                 self._byte_rate.add(
-                    max(1, self._packets.taken_bytes - self._started[0]),
-                    (self.position_frames - self._started[1]) / self.format.rate_hz,
+                    max(1, self._packets.taken_bytes - self._started_bytes),
+                    (self.position_frames - self._started_frames) / self.format.rate_hz,
                 )
                 return pcm
         return b""
@@ -163,10 +164,10 @@ class AvDecoder:
                 if (reached := begin + first.samples) > frame:
                     break
                 self._pending.pop(0)  # a run-up
-        # Lower if the stream ends before.
+        # Lower than `frame` if the stream ends before it.
         self.position_frames = min(frame, reached, self._packets.end_frame or frame)
         self._byte_rate = ByteRate(self.bytes_per_second)
-        self._started = self._packets.taken_bytes, frame
+        self._started_bytes, self._started_frames = self._packets.taken_bytes, frame
 
     def _fill(self) -> bool:
         while not self._pending:
@@ -189,11 +190,11 @@ class AvDecoder:
 
 
 _BYTE_ERRORS = (av.FFmpegError, ValueError, MemoryError, OverflowError, IndexError)
-"""PyAV raises these for damaged bytes: the last one for streams that FFmpeg finds while it demuxes."""
+"""PyAV's errors for damaged bytes. `IndexError` means a stream that FFmpeg found while it demuxed."""
 
 
 class _DecodeErrors:
-    """Turns FFmpeg's errors, which come from the bytes, into `DecodeError`."""
+    """Turns FFmpeg's errors, which damaged bytes cause, into `DecodeError`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -218,9 +219,9 @@ def _open(source: DecoderSource, audio_format: AudioFormat) -> _Packets:
 
 
 class _File(io.RawIOBase):
-    """The source as a file, for a demuxer. Seeks wait for the next read.
+    """The source as a file, for a demuxer. A seek takes effect at the next read.
 
-    To FFmpeg an error is the end: it reads on after one, and PyAV would print the second. See `reading`.
+    FFmpeg reads on after an error, so `read` returns the end in place of one, and `reading` raises it.
     """
 
     def __init__(self, source: DecoderSource, *, is_mp4: bool) -> None:
@@ -241,7 +242,7 @@ class _File(io.RawIOBase):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Raise what failed in reads meanwhile, in place of what FFmpeg makes of it."""
+        """Raise the error of a read in the block, in place of FFmpeg's error."""
         try:
             yield
         finally:
@@ -279,7 +280,7 @@ class _File(io.RawIOBase):
         while True:
             try:
                 return self._source.take(size)
-            except TimeoutError:  # FFmpeg cannot resume after an error: the seek waits for these bytes
+            except TimeoutError:  # a seek interrupts; FFmpeg cannot resume after an error, so it waits
                 continue
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -324,7 +325,7 @@ class _Container(_Packets):
         self._container = container
         try:
             self._take_stream(container)
-        except BaseException:  # whatever the file raises, nobody else has the container to close it
+        except BaseException:  # `close` is not called if the constructor fails
             container.close()
             raise
 
@@ -348,7 +349,7 @@ class _Container(_Packets):
         elif container.duration:
             self.duration_seconds = container.duration / av.time_base
         if self._file.tables.is_fragmented:
-            self.duration_seconds = None  # the first fragment's duration
+            self.duration_seconds = None  # it was that of the first fragment
         head = self._stream.codec_context.extradata or b""
         self._pre_skip = _opus_pre_skip(head) if self._name == "matroska" else None
         self._first_time: int | None = None
@@ -393,9 +394,7 @@ class _Container(_Packets):
         return round(frame.pts * frame.time_base * frame.rate)
 
     def seek(self, frame: int) -> None:
-        is_opus = self._stream.codec_context.name in ("opus", "libopus")
-        is_lossless = self._stream.codec_context.name in ("alac", "flac")
-        run_up = _OPUS_RUN_UP if is_opus else 0 if is_lossless else AAC_RUN_UP * 2048
+        run_up = _RUN_UPS.get(self._stream.codec_context.name, AAC_RUN_UP * 2048)
         assert self._unit is not None
         begin = (frame - run_up) / self._rate_hz
         if begin < 0:  # FFmpeg does not seek to the priming before the beginning
@@ -505,7 +504,7 @@ class _Ogg(_Packets):
         if packet is None:
             return None
         if not packet or (not self._is_opus and packet[:1] != b"\xff"):
-            return []  # nothing, which ends a decoder, or another header
+            return []  # an empty packet, which would end the decoder, or another header
         frames = self._context.decode(av.Packet(packet))
         # A new Opus decoder drops as much as the pre-skip from its first packet, so count by packets.
         self._next += _opus_samples(packet) if self._is_opus else sum(frame.samples for frame in frames)
@@ -530,7 +529,7 @@ class _Ogg(_Packets):
         self._next = -self._pre_skip
         if page is not None and page.granule is not None:
             self._next = page.granule - (self._begin or 0)
-            self._page()  # only what continues behind it is wanted
+            self._page()  # the audio continues after this page
             self.lacks_end = not page.is_last
         self._packets = self._read_packets()
         self._context = self._new_context()
@@ -553,7 +552,9 @@ def _opus_samples(packet: bytes) -> int:
         samples = (480, 960)[config & 1]
     else:
         samples = (120, 240, 480, 960)[config & 3]
-    return samples * (1 if code == 0 else 2 if code < 3 else packet[1] & 63 if len(packet) > 1 else 0)
+    if code == 3:  # the next byte has the number of frames
+        return samples * (packet[1] & 63) if len(packet) > 1 else 0
+    return samples if code == 0 else 2 * samples
 
 
 # --- ADTS ------------------------------------------------------------------------------------------------

@@ -31,21 +31,19 @@ USER = "user"
 ANNOUNCEMENT = "announcement"
 """The duck of `Player.announce`."""
 STOP_FADE_SECONDS = 0.03
-"""Long enough not to click, and short beside the 100 ms that a stop may take."""
+"""Long enough not to click, and short compared with the 100 ms that a stop may take."""
 STOP_SECONDS = 0.09
 """Time that `halt` waits for the network and the threads; 100 ms feel immediate. Anything not done by then
 ends by itself in the player's nursery, silently."""
 FADE_OUT_SECONDS = 0.065
-"""The part of it for the fade: a period of the device until its next callback, which takes the fade."""
+"""The part of `STOP_SECONDS` for the fade, which the device takes by its next callback, a period later."""
 
 
 class SinkRun(PcmSequence):
-    """One call of `Sink.play`, for consecutive items, until a call of the player stops one or nothing
-    follows.
-    """
+    """One call of `Sink.play`, for consecutive items, until one is stopped or none follows."""
 
     def __init__(self, sink: Sink, lock: trio.Lock, *, on_late_error: Callable[[Exception], None]) -> None:
-        """`on_late_error`: the sink failed after the last frame of its last item."""
+        """`on_late_error` gets the error of a sink that failed after the last frame of its last item."""
         super().__init__(is_open=True)
         self.items = deque[Item]()
         """Items that the sink is not done with."""
@@ -57,7 +55,7 @@ class SinkRun(PcmSequence):
         self._scope = trio.CancelScope()
 
     def start(self, item: Item, buffer: PcmBuffer) -> None:
-        """Play `item`, which has started: the one before it is over."""
+        """Append the buffer of `item`, which has started; the item before it is over."""
         self.items.append(item)
         self.append(buffer)
 
@@ -82,7 +80,7 @@ class SinkRun(PcmSequence):
             self.finished.set()
 
     def on_next(self) -> None:
-        """Leave the item before: the sink asks for the next buffer, so it is done with that one."""
+        """End the previous item: the sink asks for the next buffer, so it is done with that one."""
         if self._has_asked and self.items:
             self.items.popleft().leave_sink()
         self._has_asked = True
@@ -92,9 +90,9 @@ class PlaybackController:
     """The queue with its current and its upcoming item; `Player` is the public interface.
 
     The upcoming item is opened once the current one has ten seconds left, and waits for its start. Once the
-    current one is decoded to its end, their buffers are linked if they have one format: a device goes on with
-    the next sample, without the player. Only `halt` waits: other tasks never see a moment without an item
-    between two.
+    current one is decoded to its end, their buffers are linked if they have the same format: a device goes on
+    with the next sample, without the player. Only `halt` waits, so no other task sees a moment between two
+    items without a current one.
     """
 
     def __init__(
@@ -121,7 +119,7 @@ class PlaybackController:
         """Items that failed, one after another."""
         self._upcoming: Item | None = None
         self._linked: PcmBuffer | None = None
-        """The last buffer of the current one's chain."""
+        """The last buffer that was linked behind the current item's, if any."""
         self._run: SinkRun | None = None
         self._sink = sink
         self._sink_lock = trio.Lock()
@@ -136,9 +134,9 @@ class PlaybackController:
 
     def append(self, items: tuple[Playable, ...]) -> None:
         """See `Queue.append`."""
-        forgotten = self.queue.append(items)
+        dropped = self.queue.append(items)
         for item in self._items():
-            item.index -= forgotten
+            item.index -= dropped
 
     def adjust(self, *, ramp_seconds: float | None = None) -> None:
         """Apply a change of the controls; see `Item.adjust`."""
@@ -146,7 +144,7 @@ class PlaybackController:
             item.adjust(ramp_seconds=ramp_seconds)
 
     def set_duck(self, by: str, gain: float, *, ramp_seconds: float) -> None:
-        """Set the gain that `by` asks for."""
+        """Set the gain that the reason `by` asks for."""
         if not (0.0 <= gain <= 1.0 and 0.0 <= ramp_seconds < math.inf):
             raise UsageError(
                 "duck: expected a gain from 0.0 to 1.0 and 0.0 or more seconds, got a gain of "
@@ -164,7 +162,7 @@ class PlaybackController:
             self.start()
 
     def start(self, *, by_call: bool = True) -> None:
-        """Start the queue's current item; a call that does so resumes."""
+        """Start the queue's current item. A call of the player that starts it (`by_call`) ends a pause."""
         index, media = self.queue.index, self.queue.current
         if index is None or media is None:
             return
@@ -188,7 +186,7 @@ class PlaybackController:
             self._upcoming = self._open(media, index)
 
     def adapt(self) -> None:
-        """The queue was changed around the current item: another one may be next."""
+        """Follow a change of the queue around the current item: another item may be next."""
         if self.item is not None and self.active and self.queue.index is not None:
             self.item.index = self.queue.index
         upcoming, index = self._upcoming, self.queue.following_index()
@@ -199,7 +197,7 @@ class PlaybackController:
         self._look_ahead()
 
     def drop_upcoming(self) -> None:
-        """Drop the upcoming item: another one is next."""
+        """Drop the upcoming item, because it is not the next one any more."""
         upcoming, self._upcoming = self._upcoming, None
         if upcoming is not None:
             upcoming.stop()
@@ -211,17 +209,18 @@ class PlaybackController:
             item.conclude(ItemEvent.STOP, ItemEvent.END)
 
     async def wait_sink(self) -> None:
-        """Wait until the sink, which nothing follows in, is done."""
+        """Wait until the sink has played its last item, if no other follows."""
         if self._run is not None and not self._run.is_open:
             await self._run.finished.wait()
 
     async def halt(self, *, keep_upcoming: bool = False, fade_seconds: float = STOP_FADE_SECONDS) -> None:
-        """Silence the current item and wait for its end, at most `STOP_SECONDS`. Then it is over, whatever
-        of it is not done yet."""
-        # The upcoming one follows the end of the current one, which is itself if it repeats.
-        keep_upcoming = keep_upcoming and self.queue.repeat is not Repeat.ONE
-        ending = self._items()[: 1 if keep_upcoming else 2]
-        self._upcoming = self._upcoming if keep_upcoming else None
+        """Silence the current item, and end it within `STOP_SECONDS`, even if its task is not done by
+        then."""
+        ending = self._items()
+        if not keep_upcoming or self.queue.repeat is Repeat.ONE:  # with ONE it is the current one again
+            self._upcoming = None
+        elif self._upcoming is not None:
+            ending.remove(self._upcoming)
         # Another call of the sink plays the items that start meanwhile.
         run, self._run = self._run, None
         try:
@@ -276,7 +275,7 @@ class PlaybackController:
                 self._linked = upcoming.buffer
 
     def _send(self, item: Item, buffer: PcmBuffer) -> None:
-        """Send an item that starts to the sink."""
+        """Pass the buffer of an item that starts to the sink."""
         assert self.nursery is not None
         if self._run is None or not self._run.is_open:
             self._run = SinkRun(self._sink, self._sink_lock, on_late_error=self._fail)

@@ -92,7 +92,7 @@ class PcmDecoder(Protocol):
 
     @property
     def position_is_exact(self) -> bool:
-        """False after a seek to a place that the format only lets one estimate."""
+        """False after a seek whose position could only be estimated."""
         ...
 
     @property
@@ -111,10 +111,10 @@ class PcmDecoder(Protocol):
         """Continue at PCM frame `frame`, also after the end, or after `read` raised `TimeoutError`.
 
         Blocks while it searches. The audio equals an uninterrupted decode from there, unless
-        `position_is_exact` is False. Past the end is the end.
+        `position_is_exact` is False. A frame past the end is the end.
 
-        Raises `SeekError` if that is not possible; then `read` goes on as before. Raises the stream's own
-        error.
+        Raises `SeekError` if that is not possible; then `read` goes on as before. Also raises the stream's
+        own error.
         """
         ...
 
@@ -125,11 +125,11 @@ class PcmDecoder(Protocol):
 
 @contextmanager
 def naming(title: str) -> Iterator[None]:
-    """Let the errors of a decoder name the file, whatever its format."""
+    """Put `title` at the beginning of a decoder's errors."""
     try:
         yield
     except PlaybackError as error:
-        # The error itself: the decoder may raise it again, and another one would keep its frames alive.
+        # Not a new error: the decoder may raise this one again, and a new one would keep its frames alive.
         if not str(error).startswith(f"{title!r}: "):
             error.args = (f"{title!r}: {error}",)
         raise
@@ -138,9 +138,9 @@ def naming(title: str) -> Iterator[None]:
 def open_decoder(
     source: DecoderSource, *, mime_type: str | None, uri: str | None, size_bytes: int | None = None
 ) -> PcmDecoder:
-    """Identify the stream, and read as far as its rate and channels. Blocks while bytes arrive.
+    """Identify the stream, and read up to its rate and channels. Blocks while bytes arrive.
 
-    Raises `UnsupportedFormatError` without a decoder for it, `DecodeError`, and the stream's own error.
+    Raises `UnsupportedFormatError` if no decoder takes it, `DecodeError`, and the stream's own error.
     """
     head = source.peek(SNIFF_BYTES)
     try:
@@ -193,7 +193,7 @@ class NativeDecoder:
         return result
 
     def read(self, buffer: object, most_frames: int) -> tuple[int, int]:
-        """Decode into `buffer`, of the C interface; return how many frames, and miniaudio's result."""
+        """Decode into `buffer`, of the C interface; return the number of frames and miniaudio's result."""
         self._frames_read[0] = 0
         result = _lib.ma_decoder_read_pcm_frames(self._decoder, buffer, most_frames, self._frames_read)
         return self._frames_read[0], result
@@ -225,7 +225,7 @@ class MiniaudioDecoder:
             self._locator.feed(0, source.peek(WAVE_HEAD_BYTES))
         if self._locator.sample is None:
             self._locator.feed(0, source.peek(WAVE_FORMAT_BYTES))
-        self._sample = self._locator.sample or SampleFormat.F32  # holds whatever it is
+        self._sample = self._locator.sample or SampleFormat.F32  # a float holds any sample
         if isinstance(self._locator, WavLocator) and self._locator.is_endless:
             # miniaudio would look for the end first, and fail.
             landing = self._locator.locate(0, source, bytes_per_frame=0.0)
@@ -246,7 +246,7 @@ class MiniaudioDecoder:
         except UnsupportedFormatError:
             self.close()
             raise
-        # As the headers state it, else unknown: a guess from size and bit rate is wrong for variable ones.
+        # None unless the headers state it: a guess from size and bit rate is wrong for variable rates.
         end = self._locator.end_frame
         self._own_hz = self.format.rate_hz
         """The rate of the file, by which its locator counts."""
@@ -369,7 +369,7 @@ class MiniaudioDecoder:
         while self.position_frames < frame and self._read(min(frame - self.position_frames, PIECE_FRAMES)):
             pass
         if self.position_frames == begin:
-            self.position_frames = frame  # nothing is there, which does not tell where the end is
+            self.position_frames = frame  # no audio is there, and the position of the end is unknown
         self.position_frames = max(0, self.position_frames)
         self._byte_rate = ByteRate(rate, lookahead_bytes=self._lookahead_bytes)
         self._started_bytes, self._started_frames = self._source.read_bytes, self.position_frames

@@ -45,8 +45,8 @@ music needs. One call into C may add half a second."""
 class DecodingTime:
     """CPU time of a decoder's thread, compared with the audio that it gives.
 
-    Checked between its calls for bytes, as nothing can interrupt one call into C; in every eighth of them, as
-    to ask for the time costs as much as the call.
+    It is checked when the decoder reads bytes, because nothing can interrupt a call into C, and only at every
+    eighth read, because asking for the time costs as much as the read.
     """
 
     def __init__(self) -> None:
@@ -79,8 +79,8 @@ class DecodingTime:
 class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniaudio has no types
     """A `Reader` for one miniaudio decoder, used by one thread.
 
-    `search_bytes` bounds what a decoder may read (skips not counted) before `audio_began()`: a stream of
-    something else would otherwise be read to its end in search of a frame. `step_bytes` is the size of one
+    `search_bytes` bounds what a decoder may read (skips not counted) before `audio_began()`: a stream in
+    another format would otherwise be read to its end in search of a frame. `step_bytes` is the size of one
     read. `on_taken` is called whenever bytes have arrived from the reader.
 
     The wrapper swallows what `read` raises, and a decoder may take it for the end (FLAC does): check
@@ -102,7 +102,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._memory_start = 0
         self._position = 0
         self._shift = 0
-        """The distance from a place here to its offset in the stream: not 0 after `restart`."""
+        """Add it to a position here for the offset in the stream: not 0 after `restart`."""
         self._prefix_bytes = 0
         self.restarts = 0
         self._searching = True
@@ -121,8 +121,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     @property
     def broken(self) -> Exception | None:
-        """`failure`, or the error that will follow the bytes in hand: it cut off a decoder that stops before
-        them."""
+        """`failure`, or the error that follows the bytes in hand: the cause if a decoder lacks bytes."""
         return self.failure or self._deferred
 
     @property
@@ -141,8 +140,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         return self.in_hand_bytes >= 2 * int(LARGE_PIECE_SECONDS * bytes_per_second) + LARGE_STEP_BYTES
 
     def seek_or_stay(self, seek: Callable[[int], None], frame: int, *, before: int) -> None:
-        """Call `seek` for `frame`; if it raises `SeekError` after a restart, for `before` too, and raise
-        that."""
+        """Call `seek(frame)`. If it raises `SeekError` after a `restart`, go back by `seek(before)` first."""
         restarts = self.restarts
         try:
             seek(frame)
@@ -281,7 +279,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
                 return True  # looking for trailing tags: the decoder seeks back before it reads
             raise _CannotSeekError
         target = offset if origin is miniaudio.SeekOrigin.START else self._position + offset
-        # A WAV's chunk of 2 ** 63 bytes is skipped in steps of 2 ** 31: not past the end more than once.
+        # A WAV's chunk of 2 ** 63 bytes is skipped in steps of 2 ** 31, of which one may pass the end.
         is_lost = target > DEFAULT_LIMITS.stream_bytes or (target > self._position and self.is_at_end)
         if target < self._memory_start or is_lost:
             raise _CannotSeekError
@@ -296,8 +294,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
     # -------------------------------------------------------------------------------------------------
 
     def _fill(self, wanted_bytes: int) -> None:
-        """Fill the memory to `wanted_bytes` ahead, or to the end; an error of the stream waits until those
-        are read."""
+        """Fill the memory to `wanted_bytes` ahead, or to the end. Bytes ahead are read before an error."""
         if self._deferred is not None and not self.ahead_bytes:
             raise self._deferred
         while self.ahead_bytes < wanted_bytes and self.read_ahead():
@@ -325,7 +322,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._position = target
 
     def _forget(self) -> None:
-        """Drop bytes that no seek needs: everything behind, once there was audio."""
+        """Drop the bytes that no seek needs: once there was audio, all that were read."""
         behind = self._position - self._memory_start
         keep_bytes = REMEMBERED_BYTES if self._searching else 0
         # Dropping moves the rest, so it waits until as much is dropped as stays.

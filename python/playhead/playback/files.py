@@ -126,7 +126,7 @@ class PipeMedia:
 
     @asynccontextmanager
     async def open(self, options: StreamOptions | None = None) -> AsyncIterator[Reader]:
-        """After the first time there is nothing left to read."""
+        """Open a reader of the bytes that earlier readers have left."""
         head, self._head = self._head, b""
         reader = _PipeReader(self._fd, head)
         try:
@@ -136,6 +136,8 @@ class PipeMedia:
 
 
 class _PipeReader(Reader):
+    """A reader of a file descriptor. A byte in its own wake pipe interrupts a thread that waits."""
+
     def __init__(self, fd: int, head: bytes) -> None:
         self._fd = fd
         self._head = head
@@ -173,17 +175,17 @@ class _PipeReader(Reader):
 
 
 def audio_files(directory: Path) -> list[Path]:
-    """The audio files below `directory`, by their suffixes: each directory's files before those of its
-    subdirectories, and numbers in names as numbers. Hidden files are left out, and links to directories."""
-    found: list[Path] = []
+    """Return the files below `directory` with a suffix of audio: each directory's files before those of its
+    subdirectories, and numbers in names as numbers. Hidden files and links to directories are left out."""
+    files: list[Path] = []
     for place, directories, names in os.walk(directory):
-        directories[:] = sorted((it for it in directories if not it.startswith(".")), key=_natural)
-        found += (
+        directories[:] = sorted((name for name in directories if not name.startswith(".")), key=_natural)
+        files += (
             Path(place, name)
             for name in sorted(names, key=_natural)
             if not name.startswith(".") and is_audio(None, Path("/", name).as_uri())
         )
-    return found
+    return files
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -32,17 +32,17 @@ EXTRA_DECODED = frozenset(
 """Formats that PyAV decodes, with the extra `formats`."""
 
 PIECE_FRAMES = 4096
-"""Most frames of one piece from a decoder: 85 ms at 48 kHz."""
+"""Frames of a piece from a decoder that may have to wait for bytes: 85 ms at 48 kHz."""
 FIRST_FRAMES = 1024
 """Frames of the first piece: less than one MP3 frame, so that audio starts with the first one."""
 LARGE_PIECE_SECONDS = 0.25
-"""Audio of one piece while its bytes are in hand. Between two pieces a decoder's thread takes the GIL several
-times, where the threads of all players wait for each other: 128 players took a quarter less CPU."""
+"""Audio of a piece whose bytes are in hand. Between two pieces a decoder's thread takes the GIL several
+times, and the threads of all players wait for it: with long pieces, 128 players took a quarter less CPU."""
 MAX_RATE_HZ = 384_000
 """The highest rate of a device, and of miniaudio's WAV decoder."""
 MIN_CONVERTED_HZ = 8000
-"""The lowest rate to convert to: a telephone's, and miniaudio's lowest standard rate. Files may have
-less; but as a wish it is a slip, such as kHz in place of Hz."""
+"""The lowest rate to convert to: a telephone's, and miniaudio's lowest standard rate. Files may have a lower
+rate, but a request for one is a slip, such as kHz in place of Hz."""
 MAX_CHANNELS = 32
 
 
@@ -105,8 +105,8 @@ class Identified:
 def identify(head: bytes, *, mime_type: str | None, uri: str | None) -> Identified:
     """Identify a stream by `head`, its first `SNIFF_BYTES`, or the whole stream if it is shorter.
 
-    Raises `UnsupportedFormatError` without a decoder for it: an empty stream, text, a known format that is
-    not decoded, or unknown bytes and labels.
+    Raises `UnsupportedFormatError` for an empty stream, text, a known format without a decoder, and unknown
+    bytes and labels.
     """
     if not head:
         raise UnsupportedFormatError("expected audio, got an empty stream (0 bytes)")
@@ -174,13 +174,12 @@ def _require_decoder(actual: AudioFormat, mime_type: str | None) -> None:
 # frame. Other rates are measured while decoding, and the highest ten-second mean counts, because a link has
 # to carry the densest part of the music.
 
-
 WINDOW_SECONDS = 10.0
 """The window of a mean rate: shorter than a verse, longer than a drum break."""
 _MARK_SECONDS = 0.5
 """Distance between the places where the window may begin: 20 are remembered."""
 _TRUSTED_SECONDS = 2.0
-"""Audio measured before it overrides the header: steps of 2 KiB blur anything shorter."""
+"""Audio to measure before the mean counts beside the header's rate: steps of 2 KiB blur less of it."""
 
 
 class ByteRate:
@@ -200,7 +199,8 @@ class ByteRate:
 
     @property
     def bytes_per_second(self) -> float:
-        """The highest ten-second mean so far. Before ten seconds: the header's rate, or the mean so far."""
+        """The highest ten-second mean, or before ten seconds the mean so far; never less than the
+        header's."""
         return max(self._announced, self._highest or self._mean)
 
     def add(self, read_bytes: int, audio_seconds: float) -> None:

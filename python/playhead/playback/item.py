@@ -1,7 +1,7 @@
 """An item: one playing of a playable, with its reader, decoder thread, PCM buffer and outcome.
 
-`playhead.playback.state` has its phases. The task and its decoder's thread share one protocol
-(seeks, the end, the gate), so both are here.
+`playhead.playback.state` has its phases. The item's task and the decoder's thread share one protocol (seeks,
+the end, the gate), so both are in this file.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ ENDING_SECONDS = 10.0
 """The next item is opened when this much is left: longer than a server takes to begin."""
 _OVER = "expected an item that plays, got one that is over"
 SHORT_SECONDS = 0.1
-"""A file that is shorter than its container says by less than this is whole: two frames of any codec. Some
-encoders round, or count a frame of padding."""
+"""A file that lacks less than this of its container's duration counts as whole: two frames of any codec.
+Some encoders round, or count a frame of padding."""
 SHORT_SHARE = 0.02
-"""The same part of the duration where the position is estimated: twice the error of the estimate."""
+"""The same as a share of the duration, added if the position is estimated: twice the error of that."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,13 +88,12 @@ class Item:
         on_start: Callable[[Item, PcmBuffer], None],
         on_finished: Callable[[Item], None],
     ) -> None:
-        """`on_progress`: it has a buffer, is about to end, or is decoded. `on_start`: its audio starts; the
-        sink reports by `leave_sink`. `on_finished`: it is over. All in the trio thread.
-        """
+        """The callbacks run in the trio thread. `on_progress`: the item has a buffer now, is about to end, or
+        is decoded. `on_start`: its audio starts, until `leave_sink`. `on_finished`: it is over."""
         self.media = media
         self.index = index
         self.buffer: PcmBuffer | None = None
-        """None before it is identified, and once it is over."""
+        """None until the stream is identified, and once the item is over."""
         self.phase = ItemPhase.UPCOMING
         self.error: Exception | None = None
         """The first failure, also while the audio before it still plays."""
@@ -126,14 +125,14 @@ class Item:
             await self._moved.wait()
 
     def begin(self) -> None:
-        """Start: until then it is read and decoded, and neither heard nor reported."""
+        """Make it the current item. Before, it is read and decoded, but neither heard nor reported."""
         self._started_at = time.perf_counter()
         self._move(ItemEvent.BEGIN)
         if self._waiting is not None:
             self._on_stream_event(self._waiting)
 
     def leave_sink(self, error: Exception | None = None) -> None:
-        """The sink has played it, or failed with `error`."""
+        """Note that the sink has played the item, or failed with `error`."""
         if error is not None:
             self._fail(error)
             self._close_buffer()
@@ -151,14 +150,15 @@ class Item:
         self._scope.cancel()
 
     def conclude(self, *events: ItemEvent) -> None:
-        """Move it by `events`, of which the last one ends it, and report it. Its audio is freed; what of its
-        task is not done yet ends silently. Does nothing if it is over."""
+        """Apply `events`, the last of which ends the item; report the end, and free the audio. The rest of
+        its task ends silently. Does nothing if the item is over."""
         if self.phase in OVER_PHASES:
             return
         self._close_buffer()
         for event in events:
             self._move(event)
-        index, title, frames = self.index, self.media.title, 0 if self.buffer is None else self.buffer.frames
+        index, title = self.index, self.media.title
+        frames = 0 if self.buffer is None else self.buffer.frames
         if self.phase is ItemPhase.FAILED and self.error is not None:
             self._publish(ItemError(index=index, title=title, frames=frames, error=self.error))
         elif self.phase is not ItemPhase.WITHDRAWN:
@@ -169,7 +169,7 @@ class Item:
         self.buffer = self._decoding = None
 
     def adjust(self, *, ramp_seconds: float | None = None) -> None:
-        """Apply the controls; the duck only if it changed, over `ramp_seconds`."""
+        """Apply the controls. The duck is applied if `ramp_seconds` is given, over that time."""
         if self.buffer is not None:
             self.buffer.set_gain(self._controls.gain)
             if ramp_seconds is not None:
@@ -178,11 +178,11 @@ class Item:
         self._report_demand()
 
     async def seek(self, seconds: float) -> bool:
-        """Continue at `seconds`; returns once the new audio comes next: False if none does, as the item ends
-        before. A later seek replaces this one.
+        """Continue at `seconds`. Returns True once the new audio comes next, or False if the item ends before
+        that time. A later seek replaces this one.
 
-        Raises `SeekError`, also if the item ends or is stopped first; else it plays on. Cancelled: it seeks
-        all the same.
+        Raises `SeekError` if the item cannot be sought (it plays on), or ends or is stopped first. Cancelled:
+        it seeks all the same.
         """
         while self.phase is ItemPhase.OPENING:
             await self._moved.wait()
@@ -205,13 +205,13 @@ class Item:
 
     @property
     def position_seconds(self) -> float:
-        """The playhead; where a seek leads if one is under way."""
+        """The playhead, or the target of a seek under way."""
         if self._decoding is not None and (seconds := self._decoding.wanted_seconds) is not None:
             return seconds
         return 0.0 if self.buffer is None else self.buffer.position_frames / self.buffer.format.rate_hz
 
     async def fade_out(self, seconds: float) -> None:
-        """Silence it over `seconds`; returns once the fade is in the sink's hands."""
+        """Silence it over `seconds`; returns once the sink has taken the fade."""
         self._move(ItemEvent.FADE)
         if (buffer := self.buffer) is not None:
             buffer.fade_out(seconds)
@@ -287,7 +287,7 @@ class Item:
                 await join(self._decoder_ended)
 
     async def _hand_over(self) -> None:
-        """Wait for its turn and its format, and until the sink has played it."""
+        """Wait for the item's turn and format, start its audio, and wait until the sink has played it."""
         await self.wait_for((ItemPhase.PLAYING,))
         buffer = self.buffer
         assert buffer is not None
@@ -306,8 +306,8 @@ class Item:
             self._fail(buffer.failure)
 
     async def _decode(self, reader: Reader, playing: trio.CancelScope) -> None:
-        """Decode to the end, and again after each seek back from there, until cancelled or a failure. One
-        without any audio cancels `playing`."""
+        """Decode to the end, and again after each seek back from there, until a failure or cancelled. A
+        failure before the first audio cancels `playing`."""
         decoding = self._decoding = DecoderThread(
             self.media,
             reader,
@@ -410,7 +410,7 @@ class Item:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SeekRequest:
-    """One seek: made in the trio thread, answered there. The answer is final once `done` is set."""
+    """A seek, requested in the trio thread. Its answer (`is_past_end`, `error`) is valid after `done`."""
 
     seconds: float
     is_past_end: bool = False
@@ -419,8 +419,8 @@ class SeekRequest:
 
 
 class DecoderThread:
-    """Decodes one reader into one PCM buffer, with the start gate. `run` blocks: for a thread; after the end,
-    again for a seek.
+    """Decodes one reader into one PCM buffer, with the start gate. Call `run`, which blocks, in a thread, and
+    again for a seek after the end.
 
     Decoding begins with the first bytes; the start gate holds back the audio. It opens once enough is in hand
     to play without a foreseeable stall: decoded audio that has not been heard, and bytes that were read or
@@ -439,8 +439,8 @@ class DecoderThread:
         channels: int | None = None,
         on_ending: Callable[[], None] = lambda: None,
     ) -> None:
-        """`rate_hz` and `channels`: of the audio in the buffer; None is the stream's own. `on_ending` is
-        called in the thread when `ENDING_SECONDS` are left."""
+        """`rate_hz` and `channels` describe the audio in the buffer; None keeps the stream's own. `on_ending`
+        is called in the thread when `ENDING_SECONDS` are left."""
         self._on_ending = on_ending
         self._is_ending = False
         self._token = trio.lowlevel.current_trio_token()
@@ -448,13 +448,13 @@ class DecoderThread:
         self._lock = threading.Lock()
         self._wanted: SeekRequest | None = None
         self._landed: SeekRequest | None = None
-        """A seek that is done; the next piece, or the end, is its answer."""
+        """A seek that was carried out; the next piece of audio, or the end, answers it."""
         self._requested = trio.Event()
         self._is_over = False
         self._is_running = False
         self.position_is_exact = True
         self.is_truncated = False
-        """Decoded to the end, and the container announces more."""
+        """True if the stream was decoded to its end, and its container announces more."""
         self._last_rate: float | None = None
         self._rate_hz = rate_hz
         self._channels = channels
@@ -469,8 +469,9 @@ class DecoderThread:
     def request(self, request: SeekRequest) -> None:
         """Make the thread seek, as soon as it is not blocked. An older request counts as done."""
         with self._lock:
-            before, self._wanted, self._landed = (self._wanted, self._landed), request, None
-        for earlier in before:
+            replaced = (self._wanted, self._landed)
+            self._wanted, self._landed = request, None
+        for earlier in replaced:
             if earlier is not None:
                 earlier.done.set()
         self._requested.set()
@@ -484,8 +485,8 @@ class DecoderThread:
             await self._requested.wait()
 
     def close(self) -> None:
-        """Answer every seek, pending or later, with `SeekError`. Free the decoder: now,
-        or when the thread ends, which may still be in it. Idempotent."""
+        """Answer every seek, pending or later, with `SeekError`, and free the decoder: now, or when the
+        thread that still uses it ends. Idempotent."""
         self._is_over = True
         for pending in (self._wanted, self._landed):
             if pending is not None:
@@ -494,7 +495,7 @@ class DecoderThread:
 
     @property
     def wanted_seconds(self) -> float | None:
-        """The aim of a seek that is under way."""
+        """The target of a seek under way."""
         wanted = self._wanted
         return None if wanted is None else wanted.seconds
 
@@ -507,8 +508,8 @@ class DecoderThread:
     # --- the thread ----------------------------------------------------------------------------------------
 
     def run(self, make_buffer: Callable[[PcmDecoder], PcmBuffer]) -> None:
-        """Decode to the end, or until the player closes the buffer; called again, seek first. Raises what
-        breaks the stream."""
+        """Decode to the end, or until the buffer is closed. A further call seeks first. Raises stream
+        errors."""
         self._is_running = True
         self._source.time.resume()
         try:
@@ -570,7 +571,7 @@ class DecoderThread:
             self._seek_if_wanted(decoder, buffer)
             try:
                 pcm = memoryview(decoder.read()).cast("B")
-            except TimeoutError:  # interrupted: the seek, or its failure, starts the decoder anew
+            except TimeoutError:  # interrupted by a seek, which restarts the decoder, as does its failure
                 if self._wanted is None:
                     raise
                 continue
@@ -614,7 +615,7 @@ class DecoderThread:
         except SeekError as error:
             self._answer(wanted, error)
             return False
-        except TimeoutError:  # the interrupt of this one, or of a newer one, which counts
+        except TimeoutError:  # interrupted by this request, or by a newer one, which replaces it
             return self._seek_if_wanted(decoder, buffer)
         is_done = buffer.seek(decoder.position_frames)
         self._piece_seconds = 0.0
@@ -623,7 +624,7 @@ class DecoderThread:
             over = SeekError("expected an item that plays, got one whose last frame was taken")
             self._answer(wanted, over)
             return False
-        with self._lock:  # unless a newer one has replaced it
+        with self._lock:  # a newer request may have replaced this one
             if self._wanted is wanted:
                 self._wanted, self._landed = None, wanted
         return True
@@ -637,8 +638,8 @@ class DecoderThread:
             self._token.run_sync_soon(request.done.set)
 
     def _release_if_enough(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
-        least = 0.0 if self._reader.is_queue else DECODED_SECONDS
-        if buffer.held and buffer.buffered_seconds > least and self._is_enough(decoder, buffer):
+        least_seconds = 0.0 if self._reader.is_queue else DECODED_SECONDS
+        if buffer.held and buffer.buffered_seconds > least_seconds and self._is_enough(decoder, buffer):
             buffer.release()
 
     def _is_enough(self, decoder: PcmDecoder, buffer: PcmBuffer) -> bool:
@@ -649,14 +650,17 @@ class DecoderThread:
         )
         if self._reader.is_queue and buffer.phase is not BufferPhase.DRY:
             return True  # the first chunk is played: nobody knows when the next follows
-        least = Planner.REFILL_SECONDS if buffer.phase is BufferPhase.DRY else Planner.START_SECONDS
-        return in_hand_bytes >= least * byte_rate and self._reader.can_play(in_hand_bytes, byte_rate)
+        is_dry = buffer.phase is BufferPhase.DRY
+        least_seconds = Planner.REFILL_SECONDS if is_dry else Planner.START_SECONDS
+        return in_hand_bytes >= least_seconds * byte_rate and self._reader.can_play(in_hand_bytes, byte_rate)
 
 
 def _falls_short(decoder: PcmDecoder) -> bool:
     """Return whether the container announces more than `decoder`, which is at its end, has decoded."""
+    if decoder.lacks_end:
+        return True
     end = decoder.duration_seconds
-    if decoder.lacks_end or end is None:
-        return decoder.lacks_end
+    if end is None:
+        return False
     slack = SHORT_SECONDS + (0.0 if decoder.position_is_exact else SHORT_SHARE * end)
     return decoder.position_frames / decoder.format.rate_hz < end - slack

@@ -1,10 +1,10 @@
 """PCM between the decoder's thread and a sink, held back until enough is in hand.
 
-Three kinds of threads meet here. The decoder's thread writes and opens the gate; the sink is either
-a device's callback (Rust: `DeviceCallback` calls what `fill` calls, without Python) or a thread of its own
-(`take`, which blocks); the player (trio) pauses and closes. What they may do is decided in Rust, by one phase
-with a table of transitions (`Playout`, rust/core/playout.rs). This class adds what needs Python: the
-error that broke the stream, and telling the trio loop of a new phase.
+Three kinds of threads meet here. The decoder's thread writes and opens the gate; the sink is either a
+device's callback (Rust: `DeviceCallback` calls what `fill` calls, without Python) or a thread of its own
+(`take`, which blocks); the player (trio) pauses and closes. One phase with a table of transitions decides
+what each of them may do (`Playout`, rust/core/playout.rs). `PcmBuffer` adds what needs Python: the error that
+broke the stream, and the report of a new phase to the trio loop.
 """
 
 from __future__ import annotations
@@ -29,26 +29,24 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 BUFFER_SECONDS = 1.25
-"""PCM between the decoder and the sink, of which a fifth is decoded at once. The rest outlasts the worst
-pause of a busy process: a full garbage collection among 256 players holds the GIL for 0.4 s and more, and
-then all of them decode. It also covers a slow start of the next item's server. 256 KiB at 48 kHz; the byte
-pipe remains the real buffer."""
+"""PCM between the decoder and the sink. A decoder writes up to a fifth of it in one piece
+(`LARGE_PIECE_SECONDS`). The rest outlasts the worst pause of a busy process: a full garbage collection among
+256 players holds the GIL for 0.4 s and more, and then all of them decode. It also covers a slow start of the
+next item's server. 256 KiB at 48 kHz; most of the buffering is done by the byte pipe."""
 DECODED_SECONDS = 0.2
-"""Decoded audio with which a sink starts, if its bytes are in hand: five periods of a device. With the first
-piece alone (23 ms) it ran dry before the second whenever the processors were busy: 64 players that started at
-once on two cores had 3 to 17 underruns. Decoding it takes a millisecond or two."""
+"""The gate opens once this much is decoded: five periods of a device. When a sink started with the first
+piece alone (23 ms), it ran dry before the second whenever the processors were busy: 64 players that started
+at once on two cores had 3 to 17 underruns. Decoding 0.2 s takes a millisecond or two."""
 _MIN_PIPE_FRAMES = 2 * PIECE_FRAMES
-"""Room for a piece while the previous one is taken, at any rate."""
+"""Limits the room from below, for high sample rates: one piece is written while the sink takes another."""
 _SPARE_FRAMES = PIECE_FRAMES
-"""Room for the first piece after a seek: it is there when the sink skips the old audio, so that the device
-gets both fades in one period."""
+"""Room reserved for the first piece after a seek. So the new audio is in the pipe when the sink skips the old
+audio, and the device gets both fades in one period."""
 FADE_SECONDS = 0.01
 """Fade before and after a pause, and the ramp of a change of volume: too short to be noticed, long enough not
 to click."""
 SEEK_FADE_SECONDS = 0.005
 """Fade before and after a seek."""
-
-
 Latency: TypeAlias = Literal["deep", "low"]
 """The device's own buffer: as deep as a busy machine needs, or shallow, so that calls are heard sooner."""
 
@@ -73,8 +71,8 @@ class BufferPhase(Enum):
 class PcmBuffer:
     """PCM in `format` between one decoder and one sink.
 
-    Created in any thread; `token` belongs to the trio loop. `on_change` is called in the trio thread soon
-    after the phase changed, and immediately after a pause; one call may cover several changes.
+    It may be created in any thread; `token` belongs to the trio loop. `on_change` is called in the trio
+    thread soon after the phase changed, and immediately after a pause; one call may cover several changes.
     """
 
     def __init__(
@@ -88,8 +86,8 @@ class PcmBuffer:
         seconds: float = BUFFER_SECONDS,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`output_latency_seconds`: the delay behind the sink's own buffer; see `heard_seconds`. `latency`
-        says how much a device may hold. `seconds` of audio fit, or a little more."""
+        """`output_latency_seconds` is the delay behind the sink's own buffer; see `heard_seconds`. `latency`
+        says how much a device may hold. The buffer has room for `seconds` of audio, or a little more."""
         self.format = format
         self.latency = latency
         frames = max(int(seconds * format.rate_hz), _MIN_PIPE_FRAMES) + _SPARE_FRAMES
@@ -119,9 +117,9 @@ class PcmBuffer:
         self.before_write: Callable[[], None] = lambda: None
         """Called in the decoder's thread before each write, for a sink that looks at audio it has taken."""
         self.fades_out = False
-        """It was closed, or will be, at the end of a fade that is heard."""
+        """True once `fade_out` has begun a fade that is heard; the buffer closes at its end."""
         self.seeks = 0
-        """Seeks so far: a sink with frames on their way drops them when it sees a new number."""
+        """Seeks so far. A sink that has taken frames ahead drops them when the number changes."""
         self._ready = trio.Event()
         self._changed = trio.Event()
         self._first_audio_at: float | None = None
@@ -135,9 +133,9 @@ class PcmBuffer:
         await self._ready.wait()
 
     async def wait_change(self) -> None:
-        """Wait until the phase or the mixed-in buffer's changes, or a pause begins or ends: for a sink
-        that `fill` gave less than it had room for. A change that is about to be reported may have been seen
-        already: look again."""
+        """Wait until the phase of this or of the mixed-in buffer changes, or a pause begins or ends: for a
+        sink, after a `fill` of less than its room. It may end for a change that the `fill` knew: try
+        again."""
         await self._changed.wait()
 
     def fill(self, out: Buffer) -> int:
@@ -161,10 +159,10 @@ class PcmBuffer:
         before it. In both cases, drop the output so far.
         """
         while True:
-            over = self._mixed
-            if over is not None and not (over.held or over.paused or over.over or self.closed):
+            overlay = self._mixed
+            if overlay is not None and not (overlay.held or overlay.paused or overlay.over or self.closed):
                 with suppress(ClosedError):
-                    if audio_bytes := over._take_alone(out):
+                    if audio_bytes := overlay._take_alone(out):
                         return audio_bytes
             elif (audio_bytes := self._take_alone(out)) is not None:
                 if audio_bytes == 0 and self.failure is not None:
@@ -172,7 +170,7 @@ class PcmBuffer:
                 return audio_bytes
 
     def _take_alone(self, out: Buffer) -> int | None:
-        """The same without the mixed-in buffer. None: that buffer was replaced, look again."""
+        """Take from this buffer only. Returns None if interrupted, as by a change of the mixed-in buffer."""
         before = self.playout.phase
         try:
             audio_bytes = self.playout.take(out)
@@ -183,7 +181,7 @@ class PcmBuffer:
         return audio_bytes
 
     def set_delay(self, seconds: float) -> None:
-        """Tell how much audio the sink holds after a `fill`, for `heard_seconds`."""
+        """Set how much audio the sink holds after a `fill`; `heard_seconds` subtracts it."""
         self.device_seconds = seconds
         self.playout.set_delay(seconds + self._output_latency_seconds)
         if self._mixed is not None:
@@ -192,8 +190,8 @@ class PcmBuffer:
     # --- the decoder ---------------------------------------------------------------------------------
 
     def wait_room(self, room_bytes: int) -> bool:
-        """Block until `room_bytes` fit. Returns False after `interrupt`. Before `release` it does not wait
-        for room, but a tenth of a second where void audio of a seek takes it, and then returns False too.
+        """Block until `room_bytes` fit. Returns False after `interrupt`. While audio is held, returns False
+        at once if there is no room; after a seek it first waits up to 0.1 s for the sink to skip old audio.
 
         Raises `ClosedError` when the player stopped.
         """
@@ -213,12 +211,12 @@ class PcmBuffer:
             self._settle_soon()
 
     def seek(self, frame: int) -> bool:
-        """Make everything that was written void; the next bytes written begin with `frame`.
+        """Discard everything that was written; the next bytes written begin with `frame`.
 
-        The sink fades the audio before it out and the new audio in, 5 ms each. The gate closes, and
-        `position_frames` is `frame` immediately. In the decoder's thread, also after `finish`: then more may
-        be written. Returns False, and changes nothing, if the sink has taken the last frame or the player
-        stopped.
+        The sink fades the old audio out and the new audio in, 5 ms each. The gate closes, and
+        `position_frames` is `frame` immediately. For the decoder's thread; a seek after `finish` allows
+        further writes. Returns False, and changes nothing, if the sink has taken the last frame or the
+        player stopped.
         """
         self.before_write()
         if not self.playout.seek(frame):
@@ -253,7 +251,7 @@ class PcmBuffer:
 
     @property
     def over(self) -> bool:
-        """The sink takes no more of it."""
+        """The sink takes no more audio of this buffer: it has ended or was closed."""
         return self.phase in (BufferPhase.ENDED, BufferPhase.CLOSED)
 
     @property
@@ -263,12 +261,12 @@ class PcmBuffer:
 
     @property
     def paused(self) -> bool:
-        """The listener paused it, in whatever phase it is."""
+        """True while the listener pauses it, in any phase."""
         return self.playout.paused
 
     @property
     def frames(self) -> int:
-        """Frames that the sink has taken, whatever was skipped or repeated by seeks."""
+        """Frames that the sink has taken. A seek does not change their number."""
         return self.playout.frames
 
     @property
@@ -301,7 +299,7 @@ class PcmBuffer:
 
     @property
     def demand(self) -> Demand:
-        """Urgency of the need for bytes. A draining sink waits for each of them."""
+        """The urgency of the next bytes. A draining sink always waits for them."""
         if self.paused:
             return Demand.PAUSED
         return Demand.FED if self.phase is BufferPhase.PLAYING else Demand.WAITING
@@ -329,8 +327,8 @@ class PcmBuffer:
         self.playout.interrupt()
 
     def fade_out(self, seconds: float) -> None:
-        """Close the buffer once a fade of `seconds` is in the sink's hands, at its next calls of `fill`;
-        immediately if it does not sound."""
+        """Close the buffer once the sink has taken a fade of `seconds` by its next calls of `fill`;
+        immediately if nothing of it is heard."""
         self.playout.stop(fade_frames=int(seconds * self.format.rate_hz))
         self.fades_out = not self.closed
         self.settle()
@@ -340,24 +338,24 @@ class PcmBuffer:
         for another format, and if another buffer follows already."""
         return following.format == self.format and self.playout.follow_with(following.playout)
 
-    def mix(self, over: PcmBuffer | None) -> None:
-        """Mix in the audio of `over`, of the same format, for a device and for `fill`, until it is replaced.
+    def mix(self, overlay: PcmBuffer | None) -> None:
+        """Mix the audio of `overlay`, which has the same format, into this buffer's until it is replaced.
 
-        The sink starts if either is ready. Once this buffer is closed, `over` is held with a fade.
+        The sink starts if either is ready. Once this buffer is closed, `overlay` is held with a fade.
         """
-        before, self._mixed = self._mixed, over
-        for buffer in (self, before):
+        previous, self._mixed = self._mixed, overlay
+        for buffer in (self, previous):
             if buffer is not None:
                 buffer.playout.interrupt_take()
-        if over is not None:
-            over._below = ref(self)
-            over.set_delay(self.device_seconds)
-        is_mixed = self.playout.mix(None if over is None else over.playout)
+        if overlay is not None:
+            overlay._below = ref(self)
+            overlay.set_delay(self.device_seconds)
+        is_mixed = self.playout.mix(None if overlay is None else overlay.playout)
         assert is_mixed, "expected a buffer of the same format"
         self.settle()
 
     def withdraw(self) -> None:
-        """Close it before its turn: a device skips it."""
+        """Close the buffer before its turn: a device skips it."""
         self.playout.withdraw()
 
     def close(self) -> None:
@@ -371,8 +369,8 @@ class PcmBuffer:
         return self.playout.buffered_bytes / self.format.bytes_per_second
 
     def settle(self) -> None:
-        """Act on the current phase, in the trio thread. A sink calls it when its device reports a change.
-        The mixed-in buffer gets it, too: a device reports for both."""
+        """React to the current phase, in the trio thread. A sink calls this when its device reports a
+        change. The mixed-in buffer reacts too, because a device reports for both."""
         self._settle_alone()
         for other in (self._mixed, None if self._below is None else self._below()):
             if other is not None:
@@ -382,11 +380,11 @@ class PcmBuffer:
 
     def _settle_alone(self) -> None:
         phase = self.phase
-        is_filling = self._mixed is None or self._mixed.phase is BufferPhase.FILLING
-        if phase is not BufferPhase.FILLING or not is_filling:
+        has_overlay = self._mixed is not None and self._mixed.phase is not BufferPhase.FILLING
+        if phase is not BufferPhase.FILLING or has_overlay:
             self._ready.set()
         if phase is BufferPhase.CLOSED:
-            self.playout.close()  # a fade that has ended in a callback wakes nobody
+            self.playout.close()  # wakes writers and takers: the end of a fade in a callback does not
         self._changed.set()
         self._changed = trio.Event()
         self._on_change()
@@ -420,7 +418,7 @@ class PcmSequence:
         self._changed.set()
 
     def on_next(self) -> None:
-        """Note that the sink asks for the next buffer, so that it is done with the one before."""
+        """A subclass overrides it: the sink asks for the next buffer, so it is done with the last one."""
 
     def __aiter__(self) -> Self:
         return self

@@ -29,7 +29,7 @@ EVENT_CAPACITY = 64
 
 
 class Player:
-    """Plays a queue through `sink`. Use it as an async context manager, once: leaving it stops.
+    """Plays a queue through `sink`. Use it as an async context manager, once: leaving it stops the audio.
 
         async with Player(DeviceSink()) as player:
             await player.play(result.media)
@@ -38,12 +38,12 @@ class Player:
     Audio starts once enough is in hand: half a second, or more from a link that is hardly faster than the
     music. After running dry it continues once a second or more is in hand.
 
-    `volume` is 0 to 100, see `set_volume`. After a failed item the queue continues, unless `stop_on_error`:
-    then nothing plays until `next`, `previous`, `enqueue` or `play`.
+    `volume` is 0 to 100, see `set_volume`. The queue continues after a failed item; with `stop_on_error`
+    nothing plays until `next`, `previous`, `enqueue` or `play`.
 
-    Every item is played in its own rate and channels, unless `rate_hz` or `channels` are given: then each is
-    converted to them, as it is decoded, and items of different rates follow one another without a gap. 8,000
-    to 384,000 Hz, 1 to 32 channels; anything else raises `UsageError`.
+    Every item is played in its own rate and channels. With `rate_hz` (8,000 to 384,000) or `channels` (1 to
+    32) each item is converted to them while it is decoded, so that items of different rates follow one
+    another without a gap. Other values raise `UsageError`.
 
     `output_latency_seconds` is the delay behind the sink, such as a sound server's or a radio link's:
     `PlayerState.heard_seconds` subtracts it. None takes the sink's own, if it states one.
@@ -51,9 +51,9 @@ class Player:
     `latency="low"` lets a device hold 60 ms, so that calls are heard sooner; by default it holds twice as
     much, which a busy machine needs. `PlayerState.device_underruns` counts its drop-outs.
 
-    Any number of tasks may call it. `play`, `enqueue`, `next` and `previous` run one at a time, and one that
-    still waits when `stop` is called does nothing; everything else acts immediately. After closing they raise
-    `ClosedError`.
+    Any number of tasks may call it. `play`, `enqueue`, `insert`, `remove`, `jump`, `next` and `previous` run
+    one at a time, and raise `ClosedError` outside the context. A call that still waits when `stop` is called
+    does nothing. Everything else acts immediately.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Player:
             self._events.close()
 
     def _shut(self) -> None:
-        """Silence everything; nothing starts any more."""
+        """Silence everything, and let nothing start any more."""
         nursery, self._controller.nursery = self._controller.nursery, None
         self._controller.silence()
         if nursery is not None:
@@ -179,8 +179,8 @@ class Player:
     async def next(self) -> None:
         """Go to the next item, and play it even if this one was paused. At the last item: stop it.
 
-        The queue stays: `previous` leads back. Does nothing if the queue is empty or over.
-        Cancelled while the item stops: that one is over, and nothing plays.
+        The queue stays, so `previous` goes back. Does nothing if the queue is empty or over.
+        Cancelled while the item stops: the item is over, and nothing plays.
         """
         async with self._serialized() as go_on:
             await self._controller.halt(keep_upcoming=True)
@@ -201,7 +201,7 @@ class Player:
                 self._controller.start()
 
     async def jump(self, index: int) -> None:
-        """Play the item at `index` of the queue, from its start and even if this one was paused.
+        """Play the item at `index` of the queue from its start, even if the current one was paused.
 
         Raises `UsageError`, and changes nothing, for an index outside the queue, and `ClosedError` outside
         the player's context. Cancelled: as `next`.
@@ -272,16 +272,16 @@ class Player:
     async def stop(self, *, fade_seconds: float = STOP_FADE_SECONDS) -> None:
         """Stop playing and reading, and empty the queue. Returns within 100 ms, whatever the network does.
 
-        The audio fades out over `fade_seconds`, of which at most 50 ms are waited for. The queue is emptied
-        as by mpv's `stop`, so that the next enqueued item is heard next. Cancelled: the item stops all the
-        same.
+        The audio fades out over `fade_seconds`; the call waits for at most 65 ms of them. The queue is
+        emptied as by mpv's `stop`, so that the next enqueued item is heard next. Cancelled: the item stops
+        all the same.
         """
         self._stops += 1
         self._controller.queue.replace(())
         await self._controller.halt(fade_seconds=fade_seconds)
 
     def pause(self) -> None:
-        """Hold for the reason "user": see `hold`. Does nothing if nothing plays."""
+        """Hold the playhead for the reason "user": see `hold`. Does nothing if nothing plays."""
         if self._controller.active:
             self.hold(USER)
 
@@ -293,14 +293,14 @@ class Player:
         """Hold the playhead for `reason`, such as "speech" or "call", until it is released for every reason.
 
         The audio fades out over 10 ms; reading continues until the buffers are full. Items started meanwhile
-        are held too. Only "user" ends by itself: a call that starts an item (`play`, `next`, `previous`,
-        `jump`, an `enqueue` while nothing plays) is one to play.
+        are held too. Only the reason "user" ends by itself, when a call starts an item: `play`, `next`,
+        `previous`, `jump`, or an `enqueue` while nothing plays.
         """
         self._set_holds(self._controller.controls.holds | {reason})
 
     def release(self, reason: str) -> None:
-        """Take back `hold(reason)`. Without a reason left the audio continues, with the very next sample and
-        a fade of 10 ms. Does nothing if it is not held for `reason`."""
+        """End `hold(reason)`. When no reason is left, the audio continues with the very next sample, faded in
+        over 10 ms. Does nothing if the playhead is not held for `reason`."""
         self._set_holds(self._controller.controls.holds - {reason})
 
     def duck(self, *, gain: float = 0.05, attack_seconds: float = 0.05) -> None:
@@ -326,17 +326,17 @@ class Player:
         attack_seconds: float = 0.05,
         release_seconds: float = 0.3,
     ) -> AsyncIterator[Player]:
-        """Play `media` over the audio, on the same sink: duck it, say this, and raise it again.
+        """Duck the audio, play `media` over it on the same sink, and raise the audio again.
 
             async with player.announce(FileMedia("dinner.mp3")):
                 pass  # leaving the block waits for the end
 
-        Yields a player of the announcement alone, at the same volume; the queue and the holds of this one do
-        not change, and a paused player stays paused. `gain`, `attack_seconds` and `release_seconds` are as in
-        `duck` and `unduck`. Announcements follow one another. `MixingSink` describes where music begins, ends
-        or changes its format meanwhile.
+        Yields a player of the announcement alone, at the same volume. The queue and the holds of this player
+        do not change, and it stays paused if it was. `gain`, `attack_seconds` and `release_seconds` are as in
+        `duck` and `unduck`. Announcements follow one another. `MixingSink` describes what happens if music
+        begins, ends or changes its format meanwhile.
 
-        Raises on leaving what `wait_finished` of the announcement raises; the music goes on. Raises
+        Leaving the block raises the first error of the announcement's items; the music goes on. Raises
         `UsageError` as `play` and `duck` do, and `ClosedError` outside the player's context. If the block
         raises or is cancelled, the announcement stops, and the music is raised again.
         """
@@ -362,15 +362,15 @@ class Player:
                     self._controller.set_duck(ANNOUNCEMENT, 1.0, ramp_seconds=release_seconds)
 
     async def seek(self, seconds: float) -> bool:
-        """Continue the current item at `seconds`, paused or not; returns once the new audio comes next, or
-        False if the item ends before that time: then it is over.
+        """Continue the current item at `seconds`, paused or not. Returns True once the new audio comes next,
+        or False if the item ends before that time and is over.
 
-        Exact to the sample where the format states times and where it was read before, otherwise as
-        `PlayerState.position_is_exact` says. The audio fades out and in, 5 ms each.
-        A later seek replaces one that is under way.
+        The position is exact to the sample if the format states times, or if that part was read before;
+        otherwise `PlayerState.position_is_exact` tells. The audio fades out and in, 5 ms each. A later seek
+        replaces one that is under way.
 
-        Raises `SeekError` if nothing plays or the item cannot be sought, and it plays on; `UsageError` for a
-        time that is negative or not finite. Cancelled: it seeks all the same.
+        Raises `SeekError` if nothing plays, or if the item cannot be sought (it plays on), and `UsageError`
+        for a time that is negative or not finite. Cancelled: it seeks all the same.
         """
         if not 0.0 <= seconds < math.inf:
             raise UsageError(f"seek: expected 0.0 or more seconds, got {seconds}")
@@ -384,11 +384,11 @@ class Player:
     async def seek_by(self, seconds: float) -> bool:
         """Seek by `seconds`, forward or (negative) back, but not before the beginning; see `seek`.
 
-        Counts from where a seek that is under way leads, so that two calls go twice as far.
+        Counts from the target of a seek that is under way, so that two calls go twice as far.
         """
         item = self._controller.item
-        begin = 0.0 if item is None else item.position_seconds
-        return await self.seek(max(0.0, begin + seconds))
+        origin = 0.0 if item is None else item.position_seconds
+        return await self.seek(max(0.0, origin + seconds))
 
     def set_volume(self, volume: int) -> None:
         """Set the volume of this item and the next ones, from 0 (silent) to 100 (samples unchanged, bit for
@@ -434,7 +434,7 @@ class Player:
         controller = self._controller
         if controller.item is not None:
             state = controller.item.state()
-        else:  # the rest in the device is heard after the end
+        else:  # after the item's end, the device still plays the rest that it holds
             state = controller.last
             if state.format is not None:
                 heard_seconds = state.heard_seconds + time.perf_counter() - controller.last_at
@@ -458,8 +458,8 @@ class Player:
 
     @asynccontextmanager
     async def _serialized(self) -> AsyncIterator[Callable[[], bool]]:
-        """Run one call at a time. The call checks before it acts that no later `stop` has overtaken it.
-        Raises `ClosedError` if the player is not open, or was closed meanwhile."""
+        """Run one call at a time. Yields a function that returns False once a later `stop` has overtaken the
+        call, which then does nothing more. It raises `ClosedError` if the player is not open."""
         stops = self._stops
 
         def go_on() -> bool:

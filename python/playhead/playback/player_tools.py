@@ -1,7 +1,7 @@
-"""Tools with which a model controls the player, whoever calls them: a tool loop, or an MCP server.
+"""Tools with which a model controls the player, through a tool loop or an MCP server.
 
-An action answers with a structured action response that is terminal: the listener hears the effect, so the
-turn ends and the model adds nothing. A mistake (an impossible seek, an item that isn't in the queue) and a
+An action answers with a structured response that is terminal: the listener hears the effect, so the turn ends
+and the model adds nothing. A mistake (an impossible seek, an item that isn't in the queue) and a
 question (`what_is_playing`) go back to the model.
 """
 
@@ -30,7 +30,7 @@ LISTED_TITLES: Final = 20
 """Titles that `what_is_playing` lists on each side of the current one: an evening's queue, and far from the
 limit of a result."""
 TITLE_CHARS: Final = 200
-"""A title for the model: a server may have made it as long as it likes."""
+"""Limits a title for the model, because a server may send a title of any length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ class _Arguments:
         self._tool = tool
         self._values = values
 
-    def the_one(self, *names: str) -> str:
-        """Return which of two exclusive arguments is present."""
+    def only_present(self, *names: str) -> str:
+        """Return the name of the only one of these arguments that is present."""
         keys = [name for name in names if self._values.get(name) is not None]
         if len(keys) != 1:
             raise UsageError(f"{self._tool}: expected either {' or '.join(names)}, got {len(keys)} of them")
@@ -129,7 +129,7 @@ async def _previous(player: Player, _arguments: _Arguments) -> StructuredRespons
 
 async def _seek(player: Player, arguments: _Arguments) -> StructuredResponse:
     now = _current(player)
-    name = arguments.the_one("seconds", "by_seconds")
+    name = arguments.only_present("seconds", "by_seconds")
     seconds = arguments.number(name)
     is_inside = await (player.seek(seconds) if name == "seconds" else player.seek_by(seconds))
     if not is_inside:
@@ -154,8 +154,8 @@ async def _what_is_playing(player: Player, _arguments: _Arguments) -> Structured
     status = _status(now)
     words = [f"{status.capitalize()}."]
     if now.title is not None:
-        of = "" if now.duration_seconds is None else f" of {now.duration_seconds:.1f}"
-        words = [f"{status.capitalize()}: {_titled(now)}, at {now.position_seconds:.1f}{of} s."]
+        end = "" if now.duration_seconds is None else f" of {now.duration_seconds:.1f}"
+        words = [f"{status.capitalize()}: {_titled(now)}, at {now.position_seconds:.1f}{end} s."]
     words.append(f"Volume {now.volume}.")
     if queue:
         words.append(f"The queue has {len(titles)}; {number} is the current one." if number else "The queue:")
@@ -176,7 +176,7 @@ async def _play_from_queue(player: Player, arguments: _Arguments) -> StructuredR
     titles = player.queue_titles()
     if not titles:
         raise UsageError("the queue is empty: there is nothing to play from it")
-    if arguments.the_one("number", "title") == "number":
+    if arguments.only_present("number", "title") == "number":
         index = arguments.integer("number", least=1, most=len(titles)) - 1
     else:
         index = _find(arguments.string("title"), titles)
@@ -197,7 +197,7 @@ def _find(wanted: str, titles: tuple[str, ...]) -> int:
 
 
 def _current(player: Player) -> PlayerState:
-    """The state while an item plays or is paused."""
+    """Return the player's state. Raises `UsageError` if no item plays or is paused."""
     now = player.snapshot()
     if now.status not in ("playing", "paused", "buffering"):
         raise UsageError(f"nothing is playing (the player is {now.status})")
@@ -205,8 +205,7 @@ def _current(player: Player) -> PlayerState:
 
 
 def _status(now: PlayerState) -> str:
-    """The status for the model. A program that holds the player while the user speaks to the model (any hold
-    but "user") has not paused it for them."""
+    """Return the status for the model. Only the hold "user" is a pause: others last while the user speaks."""
     if now.status == "paused" and "user" not in now.holds:
         return "playing"
     return str(now.status)
@@ -237,7 +236,7 @@ def _tool(
     **properties: Mapping[str, object],
 ) -> PlayerTool:
     parameters = {"type": "object", "properties": properties}
-    if len(properties) == 1:  # two exclude each other
+    if len(properties) == 1:  # of two, a call has either
         parameters["required"] = list(properties)
     silent = "" if run is _what_is_playing else _SILENT
     return PlayerTool(name=name, description=description + silent, parameters=parameters, run=run)

@@ -56,7 +56,7 @@ class Queue:
         return tuple(item.title for item in self._items)
 
     def replace(self, items: tuple[Playable, ...]) -> None:
-        """Replace all items; none is current. `items` as from `as_items`."""
+        """Replace all items; then none is current."""
         self._items = list(items)
         self.index = None
 
@@ -81,7 +81,7 @@ class Queue:
     def insert(self, items: tuple[Playable, ...], index: int) -> None:
         """Insert `items` before the item at `index`; the current item stays the current one.
 
-        Raises `UsageError`, and changes nothing, without that index or with more than `QUEUE_ITEMS` in all.
+        Raises `UsageError`, and changes nothing, for an index beyond the queue and past `QUEUE_ITEMS` in all.
         """
         if not 0 <= index <= len(self._items):
             raise UsageError(f"insert: expected an index from 0 to {len(self._items)}, got {index}")
@@ -95,9 +95,9 @@ class Queue:
             self.index += len(items)
 
     def remove(self, index: int) -> None:
-        """Remove the item at `index`. Instead of the current item, the one before it counts as the current.
+        """Remove the item at `index`. If it is the current one, the item before it becomes current.
 
-        Raises `UsageError`, and changes nothing, if there is none.
+        Raises `UsageError`, and changes nothing, for an index outside the queue.
         """
         self.check("remove", index)
         del self._items[index]
@@ -130,17 +130,17 @@ class Queue:
         return True
 
 
-def as_items(what: Playable | Iterable[Playable], *, call: str) -> tuple[Playable, ...]:
+def as_items(media: Playable | Iterable[Playable], *, call: str) -> tuple[Playable, ...]:
     """Return one playable, or several, as a tuple.
 
     Raises `UsageError` for anything else, for none, and for more than `QUEUE_ITEMS`. `call` is the name of
     the player's method, for the message.
     """
-    if isinstance(what, Playable):
-        return (what,)
-    candidates: Iterable[object] = (what,)
-    with suppress(TypeError):  # not even an iterable
-        candidates = iter(what)
+    if isinstance(media, Playable):
+        return (media,)
+    candidates: Iterable[object] = (media,)
+    with suppress(TypeError):  # not iterable: reported below
+        candidates = iter(media)
     items: list[Playable] = []
     for item in islice(candidates, QUEUE_ITEMS + 1):
         if not isinstance(item, Playable):

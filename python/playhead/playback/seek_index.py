@@ -27,15 +27,13 @@ _Found = TypeVar("_Found")
 
 NEAR_BYTES = 24 * 1024
 """A place this close before the wanted one is near enough to decode from: it arrives with the first pages of
-new reads, and a further look would cost a round trip. Twice as much after each look that cost one."""
+new reads, and a further look would cost a round trip. Each such look doubles the distance."""
 _MOST_LOOKS = 16
-"""Five are usual at most. A stream of nonsense ends the search here, and is decoded from where it got to."""
-
-
+"""Limits a search, which takes five looks at most as a rule; in a damaged stream it would not end."""
 LOOK_BYTES = 8 * 1024
 """First window of a look for a page or frame: as the first page of new reads. It doubles."""
 MOST_LOOK_BYTES = 256 * 1024
-"""The same at most. No page, and no FLAC frame in practice, is longer than half of it."""
+"""The largest window. No page, and no FLAC frame in practice, is longer than half of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +56,9 @@ def search(
 ) -> SeekPoint:
     """Return a point at or before `frame`, near it.
 
-    `low` is such a point, `high` one behind it, if any is known (the end). `look` reads the source at an
-    offset and returns the first point from there on, None if there is none; inside `free_range` it costs no
-    round trip. `bytes_per_frame` is the estimate without a `high`, and `unit_bytes` the usual distance of
-    points, if it is large.
+    `low` is a known point at or before `frame`, and `high` one after it (the end), if any is known. `look`
+    reads the source at an offset and returns the first point from there on, or None; inside `free_range` it
+    costs no round trip. `bytes_per_frame` is an estimate, and `unit_bytes` a large distance between points.
     """
     free = source.free_range
     bound = source.size_bytes if high is None else high.offset  # nothing from here on is a place for `low`
@@ -79,7 +76,7 @@ def search(
         aim = low.offset + max(distance - near // 2, near // 2)
         if bound is not None:
             aim = min(aim, max(bound - near, (low.offset + bound) // 2))
-        aim = _into(free, aim, low.offset + near // 2, bound)
+        aim = _near_bytes_in_hand(free, aim, low.offset + near // 2, bound)
         if not free[0] <= aim <= free[1]:
             near *= 2  # the more round trips, the less another one is worth
         point = look(aim)
@@ -96,9 +93,9 @@ def search(
     return low
 
 
-def _into(free: tuple[int, int], aim: int, least: int, bound: int | None) -> int:
-    """Move an aim outside the bytes in hand to their edge: a look there is free, and tells the bit rate up to
-    there. Without it the first aim may be far off, as encoders need not announce a rate."""
+def _near_bytes_in_hand(free: tuple[int, int], aim: int, least: int, bound: int | None) -> int:
+    """Move an aim outside the bytes in hand to their edge: a look there is free, and shows the bit rate up to
+    there. Encoders need not announce a rate, so without that look the first aim may be far off."""
     first, last = free[0], free[1] - NEAR_BYTES
     if last < aim and max(first, least) < last and (bound is None or last < bound):
         return last
@@ -110,8 +107,8 @@ def _into(free: tuple[int, int], aim: int, least: int, bound: int | None) -> int
 class HeaderParser:
     """Runs a parser of headers on a stream that is read in any pieces.
 
-    The parser yields how many bytes it needs next, or, negative, how many it skips, and is sent those bytes.
-    Its end is the end of the headers; `offset` is then where it stopped.
+    The parser yields the number of bytes that it needs next, or, negative, that it skips. It returns at the
+    end of the headers, which is then `offset`.
     """
 
     def __init__(self, parser: Generator[int, bytes, None]) -> None:
@@ -123,7 +120,7 @@ class HeaderParser:
         self.is_done = False
 
     def feed(self, offset: int, data: bytes) -> None:
-        """Take bytes of the stream at `offset`. Skipped ones may be missing."""
+        """Take bytes of the stream at `offset`. Those that the parser skips may be missing."""
         while not self.is_done:
             if self._wanted < 0:
                 self.offset -= self._wanted
@@ -164,12 +161,12 @@ class Locator(Protocol):
 
     @property
     def sample(self) -> SampleFormat | None:
-        """The samples to decode to: floats for more than 16 bits. None until the headers say it."""
+        """The samples to decode to: floats for more than 16 bits. None until the headers are read."""
         ...
 
     @property
     def end_frame(self) -> int | None:
-        """Frames of the whole, if its headers state them."""
+        """Frames of the whole stream, if its headers state them."""
         ...
 
     @property
@@ -184,8 +181,8 @@ class Locator(Protocol):
     def locate(self, frame: int, source: DecoderSource, *, bytes_per_frame: float) -> Landing:
         """Find the landing for `frame`; this may `restart` and read the source.
 
-        `bytes_per_frame` is the mean so far. Raises `SeekError` if there is no way to find it,
-        and the stream's error.
+        `bytes_per_frame` is the mean so far. Raises `SeekError` if the headers do not allow to find it, and
+        the stream's error.
         """
         ...
 
@@ -197,9 +194,9 @@ def look_for(source: DecoderSource, offset: int, find: Callable[[bytes], _Found 
     window = LOOK_BYTES
     while True:
         data = source.peek(window)
-        point = find(data)
-        if point is not None or len(data) < window or window >= MOST_LOOK_BYTES:
-            return point
+        match = find(data)
+        if match is not None or len(data) < window or window >= MOST_LOOK_BYTES:
+            return match
         window *= 2
 
 
@@ -215,7 +212,7 @@ def finish_headers(headers: HeaderParser, source: DecoderSource, name: str) -> N
 
 
 def not_ready(name: str) -> SeekError:
-    """The error for a stream whose headers do not allow to seek."""
+    """Return the error for a stream whose headers do not allow to seek."""
     return SeekError(
         f"expected complete {name} headers to seek by, got none so far: the file is damaged or unusual; it "
         "plays from its beginning only"
@@ -223,7 +220,7 @@ def not_ready(name: str) -> SeekError:
 
 
 def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -> int | None:
-    """Return the place of the first header, with a sync code of ones, that another one follows."""
+    """Return the place of the first frame (its sync code begins with 0xFF) that another one follows."""
     at = -1
     while (at := data.find(b"\xff", at + 1)) >= 0:
         frame = header(data, at)
@@ -235,8 +232,9 @@ def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -
 class FrameIndex:
     """Offsets of the coded frames of a stream, counted while they are read.
 
-    Every `stride`th is stored; once there are too many, every second stays. So a stream of any length takes
-    at most 64 KiB, and the entries are at most a second apart in the first two hours of music.
+    The offset of every `stride`th frame is stored; once there are too many, every second one is dropped. So a
+    stream of any length takes at most 64 KiB, and the entries are at most a second apart in the first two
+    hours of music.
     """
 
     MOST_POINTS = 4096
@@ -250,7 +248,7 @@ class FrameIndex:
         number: int = 0,
         is_exact: bool = True,
     ) -> None:
-        """`header` reads one at a place; the first frame is at `offset` and is number `number`."""
+        """`header` parses the frame header at a place in bytes. Frame `number` is at `offset`."""
         self._header = header
         self._header_bytes = header_bytes
         self.first_offset = self.end_offset = offset
@@ -260,13 +258,13 @@ class FrameIndex:
         self.sizes: tuple[int, int] | None = None
         """The smallest and the largest frame."""
         self.is_over = False
-        """Something else than a frame follows."""
+        """True if bytes that are not a frame follow."""
         self._rest = b""
         self._stride = 8
         self._offsets = array("Q", [offset])
 
     def feed(self, offset: int, data: bytes) -> None:
-        """Take bytes of the stream. What does not continue the frames so far is ignored."""
+        """Take bytes of the stream. Bytes that do not continue the frames so far are ignored."""
         begin = self.end_offset + len(self._rest) - offset
         if self.is_over or begin < 0 or begin >= len(data):
             return
@@ -298,7 +296,7 @@ class FrameIndex:
         return (self.end_offset - self.first_offset) / max(1, self.frames - self.first_number)
 
     def least_offset(self, number: int) -> int:
-        """Return the offset of frame `number` at the least, by the smallest frame so far."""
+        """Return the lowest possible offset of frame `number`, by the smallest frame so far."""
         return self.end_offset + (number - self.frames) * (self.sizes or (1, 1))[0]
 
     def count_to(self, number: int, source: DecoderSource) -> None:
@@ -310,7 +308,7 @@ class FrameIndex:
                 pass
 
     def before(self, number: int) -> SeekPoint | None:
-        """Return the last stored frame up to `number`, as (offset, number); None if it was not read."""
+        """Return the last stored frame up to `number`; None if that one was not read."""
         if not self.first_number <= number <= self.frames:
             return None
         place = min((number - self.first_number) // self._stride, len(self._offsets) - 1)

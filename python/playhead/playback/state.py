@@ -49,31 +49,29 @@ class PlayerState:
     format: PcmFormat | None = None
     """None until the stream is identified."""
     frames: int = 0
-    """Frames that the sink has taken, whatever was skipped or repeated by seeks."""
+    """Frames that the sink has taken. A seek does not change their number."""
     position_seconds: float = 0.0
     """The playhead, in seconds from the start of the item: the next frame that the sink takes."""
     position_is_exact: bool = True
     """False after a seek in a stream whose position in time is only estimated."""
     heard_seconds: float = 0.0
-    """Seconds of the item that were heard, whatever was skipped or repeated: the frames that the sink has
-    taken, less the seconds in the device's own buffer and `output_latency_seconds`. Never decreases."""
+    """Seconds of audio of the item that were heard: `frames`, less the seconds in the device's own buffer and
+    `output_latency_seconds`. Never decreases."""
     holds: frozenset[str] = frozenset()
     """Reasons for which the player is held; it plays while there are none."""
     duration_seconds: float | None = None
     """None if the stream's header does not contain it."""
     truncated: bool = False
-    """The stream was decoded to its end, and its container announces more, or marks its end and has no such
-    mark: see `finding`."""
+    """The stream ended early: its container announces more, or lacks the mark of its end. See `finding`."""
     buffered_seconds: float = 0.0
     """Decoded and not yet taken, without the undecoded bytes of the reader."""
     underruns: int = 0
     """Stalls: times that the audio ran dry and continued, of any length. A wait before the start, or just
     before the end, does not count. A sink that is not paced by a device has none."""
     device_underruns: int = 0
-    """Drop-outs of the sound device: times that a busy machine let it play all the audio that it held."""
+    """Drop-outs of the sound device: times that it had played all that it held before it was given more."""
     first_audio_seconds: float | None = None
-    """Time from the item's start (for the first one, from `play()`) to its first frame at the sink; None
-    before it."""
+    """Time from the item's start (the first item's: `play()`) to its first frame at the sink, None before."""
     stream_bytes_per_second: float | None = None
     """The rate of the encoded audio: the header's, or the highest mean over ten seconds if that is higher.
     None until it is known."""
@@ -176,7 +174,7 @@ class ItemPhase(Enum):
     CLOSING = "the sink has played it, and its playable is closed"
     FADING = "a call ends it: its last audio fades out"
     STOPPING = "silent, though its network reads may still hang"
-    WITHDRAWING = "the same before its turn"
+    WITHDRAWING = "stopped before its turn, though its network reads may still hang"
     ENDED = "over, without an error"
     FAILED = "over, with an error"
     STOPPED = "over, ended by a call"
@@ -213,7 +211,7 @@ UNCHANGED: dict[ItemPhase, set[ItemEvent]] = {
     _P.FADING: {_E.IDENTIFY, _E.LEAVE_SINK, _E.FADE},
     _P.STOPPING: {_E.IDENTIFY, _E.LEAVE_SINK, _E.FADE, _E.STOP},
     _P.WITHDRAWING: {_E.IDENTIFY, _E.STOP},
-    # The same after the end. A playable that breaks may end an item that is still at the sink.
+    # The same after the item is over. A playable that breaks may end an item that the sink still plays.
     _P.ENDED: {_E.FADE, _E.STOP},
     _P.FAILED: {_E.IDENTIFY, _E.LEAVE_SINK, _E.FADE, _E.STOP},
     _P.STOPPED: {_E.IDENTIFY, _E.LEAVE_SINK, _E.FADE, _E.STOP},
@@ -222,7 +220,7 @@ UNCHANGED: dict[ItemPhase, set[ItemEvent]] = {
 """The events that change nothing."""
 
 ACTIVE_PHASES = frozenset({_P.OPENING, _P.PLAYING, _P.CLOSING})
-"""It is current, and no call ends it."""
+"""The item is the current one, and no call ends it."""
 SILENCED_PHASES = frozenset({_P.STOPPING, _P.STOPPED, _P.WITHDRAWING, _P.WITHDRAWN})
 OVER_PHASES = frozenset(ItemPhase) - TRANSITIONS.keys()
 SILENT_STATUSES = {

@@ -1,7 +1,7 @@
 """The decoder of Ogg Vorbis: `VorbisStream` of the Rust core on a source, and the search for a time.
 
-A stream of the core continues at any page: the audio of the page before the wanted frame says when it begins,
-as only ends are stated.
+A `VorbisStream` continues at any page. Pages only state where their audio ends, so the audio of the page
+before the wanted frame is decoded too.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
 
 _RUN_UPS = (0, 1 << 14, 1 << 17)
-"""Frames before the wanted one to look for a page: where the page found has no beginning of a packet, its
-audio begins with the next one. A packet has at most 8192."""
+"""Distances before the wanted frame at which to look for a page, in turn. The first one may fail: the audio
+of a page on which no packet begins starts with a later page. A packet has at most 8192 frames."""
 
 
 class VorbisDecoder:
     """A `PcmDecoder` of Ogg Vorbis."""
 
     duration_seconds: float | None = None
-    """Only the end of the file says it."""
+    """Unknown: only the last page of the file states it."""
     position_is_exact = True
 
     def __init__(self, source: DecoderSource) -> None:
@@ -124,17 +124,19 @@ class VorbisDecoder:
             bytes_per_frame=min(mean, nominal or mean),
             page_bytes=stream.page_bytes,
         )
-        offset = stream.audio_offset if page is None else page.end if page.is_last else page.offset
+        offset = stream.audio_offset
+        if page is not None:
+            offset = page.end if page.is_last else page.offset
         source.restart(offset)
         source.audio_began()
         stream.restart(offset)
         self._ahead, self._silent_bytes = b"", 0
         self._is_behind_end = page is not None and page.is_last
-        place = None if page is None else page.granule
-        if page is None or not page.is_last:  # behind the last page is another stream, or nothing
+        granule = None if page is None else page.granule
+        if not self._is_behind_end:  # behind the last page is another stream, or nothing
             self._ahead = self._decode(PIECE_FRAMES)
-            place = place if stream.start is None else stream.start
-        self.position_frames = 0 if place is None else place - self._begin
+            granule = granule if stream.start is None else stream.start
+        self.position_frames = 0 if granule is None else granule - self._begin
         return self.position_frames
 
     def close(self) -> None:

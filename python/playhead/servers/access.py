@@ -31,7 +31,7 @@ from playhead.web_address import DEFAULT_PORTS, WebAddress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The rules by which requests are answered. `for_host` makes the usual ones."""
+    """The rules by which requests are allowed. `for_host` returns the usual ones."""
 
     hosts: frozenset[str]
     """Names and addresses that `Host` may have, without a port; IPv6 in brackets."""
@@ -124,15 +124,15 @@ class Access:
         return None
 
     def _allows_origin(self, origin: str, scheme: str, host: str) -> bool:
-        its_scheme, _, place = origin.lower().partition("://")
-        name, port = _name_and_port(place, its_scheme)
-        # Any name of the server, but the port that was connected to: other ports are other programs' pages.
-        is_own = name in self.hosts and (its_scheme, port) == (scheme, _name_and_port(host, scheme)[1])
+        page_scheme, _, place = origin.lower().partition("://")
+        name, port = _name_and_port(place, page_scheme)
+        # Any name of the server, but only the port of this request: other programs have pages on other ports.
+        is_own = name in self.hosts and (page_scheme, port) == (scheme, _name_and_port(host, scheme)[1])
         return is_own or origin.lower() in self.origins
 
     def _is_token(self, credentials: str) -> bool:
         scheme, _, token = credentials.partition(" ")
-        # Digests are compared, so that the time does not reveal the token's length either.
+        # Digests have one length, so that the time does not reveal that of the token either.
         digests = (sha256(text.strip().encode()).digest() for text in (token, self.token or ""))
         return scheme.lower() == "bearer" and hmac.compare_digest(*digests)
 

@@ -36,8 +36,8 @@ from playhead.web_address import WebAddress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialOptions:
-    """Pauses between two attempts to connect. Each failure doubles the pause. A random part of up to one half
-    is taken off, so that the servers of a whole house do not return at the same moment."""
+    """Pauses between two attempts to connect. Each failure doubles the pause. Each pause is shortened by a
+    random part, up to one half, so that all servers of a house do not return at the same moment."""
 
     first_seconds: float = 1.0
     """The first pause, and the one after a connection over which a message arrived."""
@@ -93,18 +93,18 @@ async def dial(
             except 408, 429 and 5xx; or close code 1008 before the first message.
     """
     check_endpoint(url)
-    line = _DialledLine(endpoint, url, name, options)
+    connection = _DialledConnection(endpoint, url, name, options)
     async with trio.open_nursery() as nursery:
-        await nursery.start(line.shutdown.listen)
-        nursery.start_soon(line.stop_at_shutdown)
+        await nursery.start(connection.shutdown.listen)
+        nursery.start_soon(connection.stop_at_shutdown)
         task_status.started()
-        refusal = await line.run()
+        refusal = await connection.run()
         nursery.cancel_scope.cancel()
-    if refusal is not None:  # here, where no nursery makes a group of it
+    if refusal is not None:  # raised outside the nursery, which would wrap it in a group
         raise refusal
 
 
-class _DialledLine:
+class _DialledConnection:
     """The connection to one endpoint, opened again whenever it ends."""
 
     def __init__(
@@ -119,13 +119,13 @@ class _DialledLine:
         self.shutdown = Shutdown()
         self._serving = Serving(shutdown=self.shutdown, slots=trio.CapacityLimiter(self._http.requests))
         self._idle = trio.CancelScope()
-        """Surrounds the waits that a shutdown cuts short."""
+        """Surrounds the waits that a shutdown cancels at once."""
         self._grace = trio.CancelScope()
         self._is_up: bool | None = None
         """The state that was reported last."""
 
     async def stop_at_shutdown(self) -> None:
-        """Wait for the shutdown; then give the requests in flight their grace."""
+        """Wait for the shutdown; then limit the requests in flight to the grace."""
         await self.shutdown.requested.wait()
         self._idle.cancel()
         self._grace.deadline = trio.current_time() + self.shutdown.grace_seconds
@@ -165,7 +165,7 @@ class _DialledLine:
                     _subprotocol,
                     received,
                 ):
-                    self._idle = trio.CancelScope()  # a shutdown waits for what follows
+                    self._idle = trio.CancelScope()  # from here on a shutdown waits for the requests
                     self._report(True, f"connected to {self._place}")
                     websocket = await self._serve(stream, received)
         except AccessDeniedError as error:

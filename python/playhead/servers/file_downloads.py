@@ -32,7 +32,6 @@ LINK_SECONDS: Final = 300.0
 
 _FIRST_CHUNK: Final = 256 * KIB
 _CHUNK: Final = MIB
-_LARGEST: Final = 2**63
 _RANGE: Final = re.compile(r"bytes=[ \t]*(\d{0,18})-(\d{0,18})[ \t]*", re.ASCII | re.IGNORECASE)
 _EXPIRY: Final = struct.Struct(">Q")
 _SIGNATURE_BYTES: Final = 32
@@ -52,8 +51,8 @@ class FileDownloads:
         app = server.streamable_http_app()
         app.mount(files.path, files)
 
-    The capability is announced, and the method answered, on connections that arrive over HTTP or WebSocket,
-    because a link needs an address. Over stdio it is announced only if `url` is given.
+    The server announces SEP-2631's capability, and answers that method, on connections over HTTP or
+    WebSocket, because a link needs an address. Over stdio it does so only if `url` is given.
     """
 
     def __init__(
@@ -66,12 +65,12 @@ class FileDownloads:
         now: Callable[[], float] = time.time,
     ) -> None:
         """Args:
-            path: the path at which it is mounted.
+            path: the path at which the application is mounted.
             url: the URL under which clients reach it, `https://music.example.org/files`. By default the
                 scheme and host of the client's own request with `path`, which is wrong behind a proxy that
                 terminates TLS.
-            key: signs the links. Random by default, so that a restart ends every link; servers that answer
-                for one another share one.
+            key: signs the links. Random by default, so that a restart ends every link; servers that serve
+                each other's links share one.
             link_seconds: the time for which a link can be used.
             now: Unix time, for tests.
 
@@ -94,7 +93,7 @@ class FileDownloads:
         self._now = now
 
     def base_url(self, request: object) -> str | None:
-        """Return the URL under which a client reaches it; None if there is none.
+        """Return the URL under which a client reaches the application; None if there is none.
 
         `request` is the HTTP request or WebSocket (of Starlette) that brought a message, or None.
         """
@@ -133,7 +132,7 @@ class FileDownloads:
         receive: Callable[[], Awaitable[Any]],
         send: Send,
     ) -> None:
-        """Serve one request. If cancelled, the answer stays incomplete, which a client sees by its length."""
+        """Serve one request. If cancelled, the answer stays incomplete, which its length shows the client."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1000})
@@ -142,10 +141,12 @@ class FileDownloads:
         if reply.method not in ("GET", "HEAD"):
             await reply.refuse(405, "expected GET or HEAD", (b"allow", b"GET, HEAD"))
             return
-        expiry, uri = self._read_token(scope["path"].split("/")[-2:][0])
-        if uri is None:
+        token = scope["path"].rpartition("/")[0].rpartition("/")[2]  # before the name of the file
+        signed = self._read_token(token)
+        if signed is None:
             await reply.refuse(403, "this link is invalid; ask for another with files/authorizeDownload")
             return
+        expiry, uri = signed
         if expiry < self._now():
             await reply.refuse(410, "this link has expired; ask for another with files/authorizeDownload")
             return
@@ -165,14 +166,15 @@ class FileDownloads:
         signed = _EXPIRY.pack(expiry) + uri.encode()
         return base64.urlsafe_b64encode(self._signature(signed) + signed).decode().rstrip("=")
 
-    def _read_token(self, token: str) -> tuple[int, str | None]:
+    def _read_token(self, token: str) -> tuple[int, str] | None:
+        """Return the expiry and the URI of a token; None unless this server has signed it."""
         try:
-            text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+            data = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         except ValueError:
-            return 0, None
-        signature, signed = text[:_SIGNATURE_BYTES], text[_SIGNATURE_BYTES:]
+            return None
+        signature, signed = data[:_SIGNATURE_BYTES], data[_SIGNATURE_BYTES:]
         if not hmac.compare_digest(signature, self._signature(signed)):
-            return 0, None
+            return None
         return _EXPIRY.unpack(signed[: _EXPIRY.size])[0], signed[_EXPIRY.size :].decode()
 
     def _signature(self, signed: bytes) -> bytes:
@@ -191,30 +193,31 @@ class _FileReply:
     async def serve(self, resource: RangedResource, values: Mapping[str, str]) -> None:
         """Answer with the resource or the range that the request asks for (RFC 9110, sections 13 and 14).
 
-        A list of ranges is answered with the whole, as the RFC allows. An answer is of one version: if the
-        resource changes meanwhile, it stays incomplete.
+        A list of ranges is answered with the whole, as the RFC allows. If the resource changes meanwhile, the
+        answer stays incomplete: it has the bytes of one version only.
         """
-        first, last = await self._range(resource, values)
-        start = first or 0
+        wanted = await self._range(resource, values)
+        start, last = wanted or (0, None)
         stop = start + _FIRST_CHUNK if last is None else min(last + 1, start + _FIRST_CHUNK)
         piece = await resource.read(start, stop, values)
         expected = self._headers.get("if-range")
-        if first is not None and expected is not None and not _is_same(piece.etag, expected):
-            first, last = None, None
+        if wanted is not None and expected is not None and not _is_same(piece.etag, expected):
+            wanted = None
             piece = piece if start == 0 else await resource.read(0, _FIRST_CHUNK, values)
-            start = 0
         total = piece.total_bytes
         fields = _fields(resource, piece)
         if piece.etag is not None and piece.etag in self._headers.get("if-none-match", ""):
             await self._start(304, fields)
             await self._body(b"")
-        elif first is not None and not piece.data:
+        elif wanted is not None and not piece.data:
             if total is None:
                 total = (await resource.read(0, 1, values)).total_bytes
             size = [(b"content-range", f"bytes */{total}".encode())] if total is not None else []
             await self.refuse(416, "the file ends before this range", *size)
-        elif first is not None:
-            end = min(last + 1 if last is not None else _LARGEST, total or start + len(piece.data))
+        elif wanted is not None:
+            end = start + len(piece.data) if total is None else total
+            if last is not None:
+                end = min(end, last + 1)
             spans = f"bytes {start}-{end - 1}/{'*' if total is None else total}"
             await self._start(206, [*fields, (b"content-range", spans.encode())], length=end - start)
             await self._stream(resource, values, piece, start=start, end=end)
@@ -234,19 +237,19 @@ class _FileReply:
 
     async def _range(
         self, resource: RangedResource, values: Mapping[str, str]
-    ) -> tuple[int | None, int | None]:
-        """Return the first and the last byte of the range. None stands for the whole, and for "to the
-        end"."""
+    ) -> tuple[int, int | None] | None:
+        """Return the offsets of the first and the last byte (None: to the end) of the range that the request
+        asks for; None if it asks for the whole."""
         match = _RANGE.fullmatch(self._headers.get("range", ""))
         if self.method != "GET" or match is None or not (match[1] or match[2]):
-            return None, None
+            return None
         if match[1]:
             first, last = int(match[1]), int(match[2]) if match[2] else None
-            return (None, None) if last is not None and last < first else (first, last)
+            return None if last is not None and last < first else (first, last)
         size = (await resource.read(0, 1, values)).total_bytes
         if size is None:
-            return None, None  # the last bytes of something of unknown length
-        return (max(size - int(match[2]), 0) if int(match[2]) else size), None
+            return None  # the last bytes of a resource of unknown length
+        return max(size - int(match[2]), 0), None
 
     async def _stream(
         self,

@@ -36,7 +36,7 @@ _BIND_FAULTS: Final[dict[int | None, tuple[str, str]]] = {
     ),
     errno.EADDRNOTAVAIL: ("this machine has no such address", "give another --host"),
 }
-"""The reason and the remedy of the errors that the system describes too briefly."""
+"""The reason and the remedy for errors that the system describes too briefly."""
 _log = logging.getLogger(__name__)
 
 
@@ -59,8 +59,8 @@ def bind(host: str, port: int) -> socket.socket:
         sock.bind(address)
     except (OSError, OverflowError) as error:
         sock.close()
-        plain = (getattr(error, "strerror", None) or str(error), "give another --port")
-        reason, remedy = _BIND_FAULTS.get(getattr(error, "errno", None), plain)
+        default = (getattr(error, "strerror", None) or str(error), "give another --port")
+        reason, remedy = _BIND_FAULTS.get(getattr(error, "errno", None), default)
         raise UsageError(f"cannot listen on {host}, port {port}: {reason}; {remedy}") from error
     return sock
 
@@ -215,7 +215,7 @@ async def _run_lifespan(
 async def _accept(
     served: ServedApp, listener: trio.SocketListener, nursery: trio.Nursery, tls: ssl.SSLContext | None
 ) -> None:
-    """Accept while there is a place; the other connections wait in the kernel's backlog."""
+    """Accept while fewer connections than allowed are open; others wait in the kernel's backlog."""
     places = trio.Semaphore(served.options.connections)
     while True:
         await places.acquire()

@@ -34,7 +34,7 @@ from playhead.servers.wire import RECEIVE_BYTES, ClientGoneError, Wire
 HEAD_BYTES: Final = 16 * KIB
 """The head of a request, as in most servers; a longer one gets 431."""
 WATCH_SECONDS: Final = 0.5
-"""The time after which a request is watched, to notice that its client leaves."""
+"""The age at which a request is watched, to notice that its client leaves."""
 
 ASGI_VERSIONS: Final = {"version": "3.0", "spec_version": "2.4"}
 """The versions of ASGI. Since 2.4 `send` raises an `OSError` once the client has left."""
@@ -82,7 +82,7 @@ class SlowRequests:
         self._added = trio.lowlevel.ParkingLot()
 
     def add(self, watch: Callable[[], None]) -> None:
-        """Call `watch` after `WATCH_SECONDS`, unless it is discarded before."""
+        """Call `watch` after `WATCH_SECONDS`, unless `discard` is called before."""
         self._deadlines[watch] = trio.current_time() + WATCH_SECONDS
         self._added.unpark_all()
 
@@ -108,7 +108,7 @@ class ServedApp(Serving):
     app: ASGIApp
     options: HttpServerOptions
     secure: bool
-    """TLS is spoken."""
+    """True if the connections use TLS."""
     state: dict[str, Any] = field(default_factory=dict)
     """The state of the application's lifespan."""
     connections: set[HttpConnection] = field(default_factory=set)
@@ -134,7 +134,7 @@ class HttpConnection:
         """Surrounds the wait for the first byte of a request."""
         self._answering = trio.CancelScope()
         self._has_events = False
-        """The answer is an event stream that ends with its client."""
+        """True if the current answer is an event stream that ends only with its client."""
         self._unsent: list[bytes] = []
         """The parts of a head and its body, joined once for one send, because a page is long."""
         self._has_body = True
@@ -175,16 +175,16 @@ class HttpConnection:
     async def _next_request(
         self, deadline: float, *, head_deadline: float | None = None
     ) -> h11.Request | None:
-        if not self._http.trailing_data[0]:
-            if self._served.closing:
-                return None
-            data = None
-            with trio.CancelScope() as self._idle:
-                data = await self._wire.receive(deadline)
-            if not data:
-                return None
-            self._http.receive_data(data)
         try:
+            if not self._http.trailing_data[0]:
+                if self._served.closing:
+                    return None
+                data = b""
+                with trio.CancelScope() as self._idle:
+                    data = await self._wire.receive(deadline)
+                if not data:
+                    return None
+                self._http.receive_data(data)
             event = await self._event(head_deadline or trio.current_time() + self._options.head_seconds)
         except trio.TooSlowError:
             return None
@@ -195,10 +195,7 @@ class HttpConnection:
             if self._http.they_are_waiting_for_100_continue:
                 proceed = h11.InformationalResponse(status_code=100, headers=[])
                 await self._wire.send(self._http.send(proceed) or b"")
-            data = await self._wire.receive(deadline)
-            if data is None:
-                raise trio.TooSlowError
-            self._http.receive_data(data)
+            self._http.receive_data(await self._wire.receive(deadline))
         return event
 
     async def _body(self) -> bytes | None:
@@ -244,7 +241,7 @@ class HttpConnection:
                 raise ClientGoneError("the client has left")
             if message["type"] == "http.response.start" and _never_ends(request, message):
                 self._has_events = True
-                if self._served.closing:  # the request may have arrived just before
+                if self._served.closing:  # `shut_down` was called before this answer began
                     self._answering.cancel()
             await self._send_response(message)
 
@@ -307,7 +304,7 @@ class HttpConnection:
     async def _watch(self, gone: trio.Event, scope: trio.CancelScope) -> None:
         """Read ahead, to notice that the client leaves while its request is answered."""
         while len(self._http.trailing_data[0]) <= RECEIVE_BYTES:
-            data = await self._wire.receive(math.inf) or b""
+            data = await self._wire.receive(math.inf)
             self._http.receive_data(data)
             if not data:
                 gone.set()
@@ -342,7 +339,7 @@ class HttpConnection:
         self._unsent += self._http.send_with_data_passthrough(event) or []
 
     async def _refuse(self, status: int, reason: str) -> None:
-        """Answer in place of the application. The connection cannot be used after it, and is drained."""
+        """Answer in place of the application, then drain the connection, which cannot be used again."""
         body = f"{reason}\n".encode()
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
@@ -387,7 +384,8 @@ async def run_app(
 
 
 def _never_ends(request: h11.Request, response: Message) -> bool:
-    # Streamable HTTP has two: the stream of a session and, in the newest revision, a subscription.
+    """Return True for an event stream that ends only with its client: Streamable HTTP has the stream of a
+    session and, in the newest revision, a subscription."""
     is_listening = request.method == b"GET" or (b"mcp-method", b"subscriptions/listen") in request.headers
     return is_listening and any(
         name.lower() == b"content-type" and value.startswith(b"text/event-stream")

@@ -1,8 +1,8 @@
-"""The sessions of a server over Streamable HTTP: the oldest idle one makes room for a newcomer.
+"""The sessions of a server over Streamable HTTP: the oldest idle one makes room for a new one.
 
-The SDK ends a session that was idle for some minutes, and refuses a newcomer with 503 while its table is
-full. So clients that leave without a DELETE would lock out all others for minutes. Here the oldest idle
-session is deleted first, by the DELETE that its client did not send.
+The SDK ends a session that was idle for some minutes, and refuses a new one with 503 while its table is full.
+So clients that leave without a DELETE would lock out all others for minutes. Here the oldest idle session is
+deleted first, by the DELETE that its client did not send.
 """
 
 from __future__ import annotations
@@ -48,55 +48,69 @@ def streamable_http_app(
 
 
 class SessionTable:
-    """ASGI middleware that deletes the oldest idle session when a newcomer needs its place."""
+    """ASGI middleware that deletes the oldest idle session when a new one needs its place."""
 
     def __init__(self, app: ASGIApp, path: str, size: int) -> None:
         self._app = app
         self._path = path
         self._size = size
-        self._requests: dict[object, int] = {}
-        """The count of requests in flight and open streams, by session or newcomer, the latest used last."""
+        self._requests: dict[str, int] = {}
+        """The requests in flight and open streams of each session, the latest used session last."""
+        self._openings = 0
+        """Requests in flight that may open a session."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        key = self._key(scope)
-        if key is None:
+        if scope["type"] != "http" or scope["path"] != self._path:
             await self._app(scope, receive, send)
             return
-        table, ends = self._requests, not isinstance(key, str)
+        headers = Headers(scope=scope)
+        session = headers.get(MCP_SESSION_ID_HEADER)  # None until a request without one has opened it
+        version = headers.get(MCP_PROTOCOL_VERSION_HEADER)  # the newest ones have no sessions
+        is_opening = session is None and version in (None, *HANDSHAKE_PROTOCOL_VERSIONS)
+        if not is_opening and session not in self._requests:
+            await self._app(scope, receive, send)
+            return
+        is_over = False
 
         async def watch(message: Message) -> None:
-            nonlocal key, ends
+            nonlocal session, is_over
             if message["type"] == "http.response.start":
-                opened = Headers(raw=message["headers"]).get(MCP_SESSION_ID_HEADER)
-                if isinstance(key, str):
-                    ends = message["status"] == 404 or scope["method"] == "DELETE"
-                elif opened is not None and message["status"] < 400:
-                    table[opened] = table.pop(key)
-                    key, ends = opened, False
+                if session is not None:
+                    is_over = message["status"] == 404 or scope["method"] == "DELETE"
+                elif message["status"] < 400:
+                    session = Headers(raw=message["headers"]).get(MCP_SESSION_ID_HEADER)
+                    if session is not None:
+                        self._openings -= 1
+                        self._begin(session)
             await send(message)
 
-        table[key] = table.pop(key, 0) + 1
+        if session is None:
+            self._openings += 1
+        else:
+            self._begin(session)
         try:
-            idle = next((session for session, requests in table.items() if not requests), None)
-            if ends and idle is not None and len(table) > self._size:
-                del table[idle]
-                await self._delete(str(idle), scope)
+            if is_opening:
+                await self._make_room(scope)
             await self._app(scope, receive, watch)
         finally:
-            requests = table.pop(key) - 1
-            if requests or not ends:
-                table[key] = requests
+            if session is None:
+                self._openings -= 1
+            else:
+                self._end(session, is_over=is_over)
 
-    def _key(self, scope: Scope) -> object:
-        """Return the session of a request, or an object for the one that it may open; None for neither."""
-        if scope["type"] != "http" or scope["path"] != self._path:
-            return None
-        headers = Headers(scope=scope)
-        session = headers.get(MCP_SESSION_ID_HEADER)
-        if session is not None:
-            return session if session in self._requests else None
-        version = headers.get(MCP_PROTOCOL_VERSION_HEADER)  # the newest ones have no sessions
-        return object() if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS else None
+    def _begin(self, session: str) -> None:
+        self._requests[session] = self._requests.pop(session, 0) + 1
+
+    def _end(self, session: str, *, is_over: bool) -> None:
+        requests = self._requests.pop(session) - 1
+        if requests or not is_over:
+            self._requests[session] = requests
+
+    async def _make_room(self, scope: Scope) -> None:
+        idle = next((session for session, requests in self._requests.items() if not requests), None)
+        if idle is not None and len(self._requests) + self._openings > self._size:
+            del self._requests[idle]
+            await self._delete(idle, scope)
 
     async def _delete(self, session: str, scope: Scope) -> None:
         async def receive() -> Message:

@@ -1,4 +1,4 @@
-"""A blob that is put into its HTTP answer last, past the SDK.
+"""A blob that bypasses the SDK: it is put into the HTTP answer last.
 
 The SDK validates, dumps and encodes each result, which is a third of a server's cost for a page of 100 KiB.
 So a handler leaves the blob in the `LateBlob` of its request and returns a mark in its place, which
@@ -31,7 +31,7 @@ class LateBlob:
 
     @classmethod
     def of(cls, context: ServerRequestContext[Any, Any]) -> LateBlob | None:
-        """Return the place for the blob of this answer; None if its result has to be whole."""
+        """Return the `LateBlob` of the request; None if the result has to contain the blob."""
         scope = getattr(context.request, "scope", {})
         blob = (scope.get("extensions") or {}).get(_EXTENSION)
         is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS

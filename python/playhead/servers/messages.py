@@ -1,4 +1,4 @@
-"""The JSON-RPC messages of a client, or the errors that answer invalid ones, alike on every transport.
+"""The JSON-RPC messages of a client, and the errors that answer invalid ones, the same on every transport.
 
 | error | for |
 |---|---|
@@ -29,8 +29,7 @@ BARE_INITIALIZED: Final = "initialized"
 """The name that clients in the field (2024-11-05) use for `notifications/initialized`."""
 
 MESSAGE_LIMITS: Final = replace(DEFAULT_LIMITS, json_depth=128, json_values=50_000)
-"""The limits of a client's message, which is short: `[[],[],…` of 1 MiB would become 60 MB of Python
-lists."""
+"""Limits a client's message, which is short: `[[],[],…` of 1 MiB would become 60 MB of Python lists."""
 
 
 class ErrorAnswer:
@@ -65,7 +64,7 @@ def decode(data: bytes, limits: Limits = MESSAGE_LIMITS) -> types.JSONRPCMessage
 
 def _message(value: dict[str, Any]) -> types.JSONRPCMessage | ErrorAnswer:
     request_id = value.get("id")
-    known = request_id if isinstance(request_id, str | int) and not isinstance(request_id, bool) else None
+    valid_id = request_id if isinstance(request_id, str | int) and not isinstance(request_id, bool) else None
     if "method" in value and "id" in value and request_id is None:
         return ErrorAnswer(
             types.INVALID_REQUEST,
@@ -79,7 +78,7 @@ def _message(value: dict[str, Any]) -> types.JSONRPCMessage | ErrorAnswer:
         model = types.JSONRPCError
     else:
         return ErrorAnswer(
-            types.INVALID_REQUEST, 'expected "method", "result" or "error", got neither', known
+            types.INVALID_REQUEST, 'expected "method", "result" or "error", got neither', valid_id
         )
     if value.get("method") == BARE_INITIALIZED and "id" not in value:
         value = value | {"method": "notifications/initialized"}
@@ -89,9 +88,9 @@ def _message(value: dict[str, Any]) -> types.JSONRPCMessage | ErrorAnswer:
         first = error.errors(include_url=False, include_input=False)[0]
         place = str(first["loc"][0]) if first["loc"] else ""
         code = types.INVALID_PARAMS if place == "params" else types.INVALID_REQUEST
-        # The id of a malformed answer is not one of the client's own.
-        theirs = known if "method" in value else None
-        return ErrorAnswer(code, f"expected a JSON-RPC 2.0 message; at {place!r}: {first['msg']}", theirs)
+        # The id of a malformed answer is this server's own, not the client's.
+        error_id = valid_id if "method" in value else None
+        return ErrorAnswer(code, f"expected a JSON-RPC 2.0 message; at {place!r}: {first['msg']}", error_id)
     return message
 
 

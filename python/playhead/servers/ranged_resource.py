@@ -2,9 +2,9 @@
 
     song = ranged_resource(server, "music://song.mp3", Path("song.mp3"), mime_type="audio/mpeg")
 
-adds a resource to a server of the SDK (`Server`, `MCPServer`) or of FastMCP. A range of it is read as
-docs/ranged-resources.md lists: in the URI (`uri-template`), in `arguments`, in `_meta`, or over HTTP (`file`,
-with `FileDownloads`). All of them give the same bytes, by the same rules:
+adds a resource to a server of the SDK (`Server`, `MCPServer`) or of FastMCP. A client states the range in the
+URI (`uri-template`), in `arguments`, in `_meta`, or over HTTP (`file`, with `FileDownloads`); see
+docs/ranged-resources.md. All of these give the same bytes, by the same rules:
 
 * A range beyond the end is answered with the bytes before the end, and a range at or after the end with
   `end_marker`. So a page that is not empty is never the end, and no client needs the size.
@@ -101,13 +101,13 @@ def ranged_resource(
         name: the last part of the URI by default.
         title, description: as in any resource.
         mime_type: guessed from the name's suffix by default.
-        size_bytes, sha256: of what a callable reads, if they are known and the same for all variables.
-            `sha256` is hexadecimal, and announced in `file` form. A file and bytes have their own.
+        size_bytes, sha256: the size and digest of what a callable reads, if they are known and the same for
+            all variables. `sha256` is hexadecimal, and announced in `file` form. For a file or bytes both are
+            known.
         meta_key: the key of `_meta` that holds the range of a read.
         page_bytes: the most that one read returns.
         whole_bytes: the most that a read without a range returns; 0 refuses every such read.
-        end_marker: the blob at and after the end. Empty by default; `b"[DONE]"` for clients of servers that
-            used it.
+        end_marker: the blob at and after the end. Empty by default; some clients expect `b"[DONE]"`.
         files: a `FileDownloads` that also offers the resource as a file over HTTP, while the server has an
             HTTP side.
         ttl_seconds, cache_scope: how long clients of revision 2026-07-28 may share a page, and whether with
@@ -206,7 +206,7 @@ class RangedResource:
         return file | size | ({} if digest is None else {"digest": _digest(digest)})
 
     async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
-        """Read `[start, end)`, at most `page_bytes`. `data` is empty at and after the end.
+        """Read `[start, end)`, at most `page_bytes` of it. `data` is empty at and after the end.
 
         Raises:
             MCPError: the callable refused, or the file cannot be read (-32603).
@@ -231,10 +231,13 @@ class RangedResource:
         if matched is None:
             return None
         meta = params.get("_meta")
-        ways = (params.get("arguments"), meta.get(self.meta_key) if isinstance(meta, Mapping) else None)
+        sources = (params.get("arguments"), meta.get(self.meta_key) if isinstance(meta, Mapping) else None)
         # `_meta` may hold the range only; the variables are then in `arguments` or in the URI.
         arguments = {
-            str(key): value for way in ways if isinstance(way, Mapping) for key, value in way.items()
+            str(key): value
+            for source in sources
+            if isinstance(source, Mapping)
+            for key, value in source.items()
         }
         values = {**matched, **arguments}
         from_uri = values.keys() - arguments.keys()
@@ -274,7 +277,7 @@ class RangedResource:
         known: dict[str, str] = {}
         for name in sorted(self.variables):
             value = given.get(name, matched.get(name))
-            if value != matched.get(name, value):  # gateways permit by the URI
+            if value != matched.get(name, value):  # a gateway may have checked the URI only
                 self._refuse(f"{name} is {value!r:.80}, and {matched[name]!r:.80} in the URI")
             if isinstance(value, str):
                 known[name] = value
@@ -332,7 +335,7 @@ class _Registration:
             ("files/authorizeDownload", _AuthorizeParams, self._authorize),
         ):
             server.add_request_handler(method, params, cast("Any", handler))
-        # The first one sees the result as it leaves; FastMCP's own would drop what its models do not know.
+        # The first one gets the result last: FastMCP's own would drop members that its models do not know.
         server.middleware.insert(0, self._announce)
 
     @classmethod
@@ -345,7 +348,7 @@ class _Registration:
         self._resources.append(resource)
 
     async def _list(self, context: Context, params: types.PaginatedRequestParams) -> HandlerResult:
-        listed = await self._theirs(types.ListResourcesResult, {"resources": []}, context, params)
+        listed = await self._own_listing(types.ListResourcesResult, {"resources": []}, context, params)
         if isinstance(listed, types.ListResourcesResult) and listed.next_cursor is None:
             for each in self._resources:
                 if not each.variables:
@@ -354,7 +357,7 @@ class _Registration:
 
     async def _list_templates(self, context: Context, params: types.PaginatedRequestParams) -> HandlerResult:
         empty: dict[str, Any] = {"resourceTemplates": []}
-        listed = await self._theirs(types.ListResourceTemplatesResult, empty, context, params)
+        listed = await self._own_listing(types.ListResourceTemplatesResult, empty, context, params)
         if isinstance(listed, types.ListResourceTemplatesResult) and listed.next_cursor is None:
             listed.resource_templates.extend(
                 types.ResourceTemplate(
@@ -368,10 +371,10 @@ class _Registration:
             )
         return listed
 
-    async def _theirs(
+    async def _own_listing(
         self, model: type[_Listing], empty: dict[str, Any], context: Context, params: Any
     ) -> HandlerResult:
-        """Return a copy of the server's own listing, to add to; or its error."""
+        """Return a copy of the listing of the server's own resources, to be extended; or its error."""
         entry = self._inner[context.method]
         result = empty if entry is None else await entry.handler(context, params)
         if isinstance(result, types.ErrorData):
@@ -381,7 +384,7 @@ class _Registration:
         return model.model_validate(result)
 
     async def _read(self, context: Context, params: types.ReadResourceRequestParams) -> HandlerResult:
-        # The typed params drop `arguments`; the raw ones are as received.
+        # The raw params: the typed ones lack `arguments`.
         for resource in self._resources:
             result = await resource.answer(context.params or {})
             if result is not None:
@@ -420,7 +423,7 @@ class _Registration:
         bases = [base for files in offers if (base := files.base_url(ctx.request)) is not None]
         if not bases or isinstance(result, types.ErrorData):
             return result
-        members = dict(result) if isinstance(result, Mapping) else _wire(result)
+        members = dict(result) if isinstance(result, Mapping) else _as_json(result)
         transports = sorted({urlsplit(base).scheme for base in bases})
         files = {"files": {"download": True, "transports": transports}}
         return members | {"capabilities": {**members.get("capabilities", {}), **files}}
@@ -486,7 +489,7 @@ def _last_part(uri: str) -> str:
 async def _listed(resource: RangedResource) -> types.Resource:
     try:
         link = await resource.link()
-    except MCPError:  # one that cannot be read must not hide the others; a read of it reports the error
+    except MCPError:  # listed nevertheless: a read of it reports the error
         return types.Resource(
             uri=resource.uri,
             name=resource.name,
@@ -497,11 +500,11 @@ async def _listed(resource: RangedResource) -> types.Resource:
     return types.Resource.model_validate(link.model_dump(by_alias=True, exclude={"type"}, exclude_none=True))
 
 
-def _wire(result: Any) -> dict[str, Any]:
+def _as_json(result: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", result.model_dump(by_alias=True, mode="json", exclude_none=True))
 
 
 def _digest(digest: bytes) -> dict[str, str]:
-    """Return the digest as implementations of the draft spell it, and as people compare it."""
+    """Return the digest in the draft's two forms: base64url, and hexadecimal as people compare it."""
     value = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return {"algorithm": "sha-256", "value": value, "sha-256": digest.hex()}

@@ -14,13 +14,13 @@ GRACE_SECONDS: Final = 30.0
 """Limits the shutdown: Kubernetes allows as long between SIGTERM and SIGKILL, systemd 90 s."""
 
 SERVING_EXTENSION: Final = "playhead.serving"
-"""The key under `extensions` of a request's scope that has the server's `Serving`."""
+"""The key of the server's `Serving` under `extensions` of a request's scope."""
 
 
 class Shutdown:
     """Graceful shutdown: nothing new is accepted, and requests in flight are finished.
 
-    One object for one server. `serve_until_sigterm` does all of it for a command:
+    Each server has its own. A command calls `serve_until_sigterm`; a program does the same by hand:
 
         shutdown = Shutdown()
         nursery.start_soon(partial(serve_app, app, sock, shutdown=shutdown))
@@ -54,13 +54,13 @@ class Shutdown:
 
 
 class Slot:
-    """A slot of a server for one request, or a claim to one. It is its own borrower."""
+    """A slot of a server for one request, held from `take` or `take_nowait` until `release`."""
 
     def __init__(self, slots: trio.CapacityLimiter) -> None:
         self._slots = slots
         self.held = False
         self.adopted = False
-        """True once the receiver of the message releases it."""
+        """True once the application has taken the slot over, and will release it."""
 
     async def take(self) -> None:
         """Wait for a free slot, first come, first served."""

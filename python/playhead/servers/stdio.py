@@ -39,28 +39,28 @@ async def serve_stdio(
     Raises:
         LimitError: a line is longer than `limits.message_bytes`.
     """
-    refused, refusals = anyio.create_memory_object_stream[SessionMessage](0)
+    refuse, refusals = anyio.create_memory_object_stream[SessionMessage](0)
     # The SDK only iterates over stdin.
-    lines = cast("anyio.AsyncFile[str]", _messages(StdinLines(limits=limits), refused))
-    async with refused, stdio_server(stdin=lines) as (read, write), trio.open_nursery() as nursery:
+    lines = cast("anyio.AsyncFile[str]", _messages(StdinLines(limits=limits), refuse))
+    async with refuse, stdio_server(stdin=lines) as (read, write), trio.open_nursery() as nursery:
 
         async def answer() -> None:
-            async with refusals, write.clone() as ours:
+            async with refusals, write.clone() as writer:
                 async for refusal in refusals:
-                    await ours.send(refusal)
+                    await writer.send(refusal)
 
         nursery.start_soon(answer)
         task_status.started(None)
         await server.run(read, write, server.create_initialization_options())
-        refused.close()  # stdin has ended; refusals are still sent
+        refuse.close()  # stdin has ended; `answer` sends the last refusals
 
 
-async def _messages(lines: StdinLines, refused: MemoryObjectSendStream[SessionMessage]) -> AsyncIterator[str]:
+async def _messages(lines: StdinLines, refuse: MemoryObjectSendStream[SessionMessage]) -> AsyncIterator[str]:
     """Iterate over the lines that are messages. Others are answered with an error; empty ones are skipped."""
     async for line in lines:
         message = decode(line.encode()) if line.strip() else None
         if isinstance(message, ErrorAnswer):
-            await refused.send(SessionMessage(message.answer))
+            await refuse.send(SessionMessage(message.answer))
         elif message is not None:
             yield line
 
@@ -68,8 +68,8 @@ async def _messages(lines: StdinLines, refused: MemoryObjectSendStream[SessionMe
 class StdinLines:
     """An asynchronous iterator over the lines of a file descriptor, as strings.
 
-    Linear in the size of a line. Blanks before a line are dropped. Bytes that are not UTF-8 become U+FFFD, so
-    that they spoil one message only. A last line without a newline counts.
+    It takes time linear in the size of a line. Blanks before a line are dropped. Bytes that are not UTF-8
+    become U+FFFD, so that they spoil one message only. A last line without a newline counts.
     """
 
     def __init__(self, fd: int = 0, *, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -91,10 +91,10 @@ def websocket_endpoint(
     long; 1008 a message that is not complete in time, or silence; 1001 shut down; 1011 the server failed;
     1013 no slot for a long message.
     """
-    elsewhere = Serving(shutdown=Shutdown(), slots=trio.CapacityLimiter(HttpServerOptions().requests))
+    default_serving = Serving(shutdown=Shutdown(), slots=trio.CapacityLimiter(HttpServerOptions().requests))
 
     async def endpoint(websocket: WebSocket) -> None:
-        serving = Serving.of(websocket.scope) or elsewhere
+        serving = Serving.of(websocket.scope) or default_serving
         offered = websocket.scope.get("subprotocols") or ()
         await websocket.receive()  # "websocket.connect"
         await websocket.send(
@@ -125,7 +125,7 @@ class _QueuedRequest:
 
 
 class RequestQueue:
-    """The requests of one connection: each is waiting, then in flight, then forgotten. No clock, no socket.
+    """The requests of one connection: each waits, is in flight, and is then forgotten. No clock, no socket.
 
     A client may send more requests than a server can store, without waiting for answers. So a few are in
     flight, the next ones wait in order, and one too many is refused. A request is in flight until its answer
@@ -190,13 +190,13 @@ class RequestQueue:
         return queued.request
 
     def answering(self, request_id: types.RequestId | None) -> None:
-        """Free the id of a request whose answer is sent now, because a client may use the id again as soon as
-        it has the answer. The request is in flight, as `ANSWERING`, until the answer was sent."""
+        """Free the id of a request whose answer is sent now: a client may use it again as soon as it has the
+        answer. Until the answer was sent, the request stays in flight under the key `ANSWERING`."""
         if (queued := self._in_flight.pop(request_id, None)) is not None:
             self._in_flight[ANSWERING] = queued
 
     def done(self, request_id: object) -> bool:
-        """Forget a request in flight that needs no answer any more. False for an unknown request."""
+        """Forget a request in flight that needs no answer any more. Returns False for an unknown request."""
         return self._forget(self._in_flight.pop(request_id, None))
 
     def cancel_waiting(self, notification: types.JSONRPCNotification) -> bool:
@@ -250,7 +250,7 @@ class _McpConnection:
 
         If cancelled, the ASGI server closes the connection.
         """
-        # No buffers: a sender waits until its message was taken, so a client that does not read holds it up.
+        # No buffers: a sender waits until its message was taken, so a slow client slows its handlers down.
         from_client, to_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         from_server, to_client = anyio.create_memory_object_stream[SessionMessage](0)
         async with trio.open_nursery() as nursery:
@@ -278,7 +278,7 @@ class _McpConnection:
                 if isinstance(message, types.JSONRPCRequest):
                     slot = event.get(SLOT_KEY)
                     message = self._requests.take(message, size_bytes=len(data), slot=slot) or message
-                del text, data, event  # the following may wait for a client that does not read
+                del text, data, event  # not to be held while the next line waits for a slow client
                 if isinstance(message, ErrorAnswer):
                     await refusals.send(SessionMessage(message.answer))
                 else:
@@ -287,7 +287,7 @@ class _McpConnection:
     async def _pass_on(self, message: types.JSONRPCMessage, from_client: FromClient) -> None:
         match message:
             case types.JSONRPCRequest():
-                # Here if possible, not in `_pass_on_due`: later messages of the client stay behind it.
+                # Here if possible, not in `_pass_on_due`, so that the client's later messages stay behind it.
                 await self._pass_on_requests(from_client)
             case types.JSONRPCNotification() if message.method == CANCELLED and (
                 self._requests.cancel_waiting(message)
@@ -327,7 +327,7 @@ class _McpConnection:
                     message.id if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) else None
                 )
                 text = _encoded(message)
-                del item, message  # one page less to hold while the client takes its time
+                del item, message  # not to be held while the client takes the text
                 self._requests.answering(answered)
                 await self._websocket.send({"type": "websocket.send", "text": text})
                 self._done(ANSWERING)

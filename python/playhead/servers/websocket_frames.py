@@ -3,7 +3,7 @@
 Frames are read when the application asks for the next message, in the application's task. So TCP holds up a
 client that sends faster than the application receives, and only one unfinished message is buffered, in the
 `FrameStream`, which also has the rules of the protocol. The same task sends pongs, pings and closing frames;
-so does a task that has just sent a message.
+so does a task that has sent a message.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ OPTIONS_KEY: Final = "playhead.frames"
 """The key of a `websocket.accept` for the application's `FrameOptions`. Other servers ignore it."""
 
 SLOT_KEY: Final = "playhead.slot"
-"""The key of a `websocket.receive` with the `Slot` of a long message. It is released when the next message is
-asked for, unless it was adopted."""
+"""The key of a `websocket.receive` with the `Slot` of a long message. The next `receive` releases it, unless
+the application took it over (`Slot.adopted`)."""
 
 MESSAGE_FRAGMENTS: Final = 131_072
 """Limits the frames of one message. An empty frame uses no byte of `message_bytes`, but takes some 15 µs."""
@@ -96,7 +96,7 @@ class FramedWebSocket:
 
     @property
     def is_accepted(self) -> bool:
-        """The handshake is complete."""
+        """True once the handshake is complete."""
         return self._frames is not None
 
     @property
@@ -113,7 +113,7 @@ class FramedWebSocket:
             return {"type": "websocket.connect"}
         assert self._frames is not None, "an application accepts before it receives"
         frames = self._frames
-        frames.excuse(trio.current_time())  # time in which nothing was read is not the client's silence
+        frames.excuse(trio.current_time())  # the client was not silent: nothing was read meanwhile
         self._release_slot()
         while True:
             event = frames.next_event()
@@ -142,15 +142,18 @@ class FramedWebSocket:
         """Send the control frames that are due, and read once."""
         now = trio.current_time()
         if self._sending.locked():
-            frames.excuse(now)  # the client is busy with an answer, and can get no ping before its end
+            frames.excuse(now)  # the client takes an answer, and can get no ping before the end of that
         frames.on_time(now)
         if not self._sending.locked():
             await self._send_control(frames)
         if frames.closed is None:
-            data = await self._wire.receive(frames.due)
+            try:
+                data = await self._wire.receive(frames.due)
+            except trio.TooSlowError:
+                return  # the next `on_time` sends a ping, or closes
             if data:
                 frames.feed(data)
-            elif data is not None:
+            else:
                 frames.end()
 
     def _release_slot(self) -> None:
@@ -201,6 +204,7 @@ class FramedWebSocket:
         if frames is None:
             return
         self._release_slot()
+        # Only if the application has not closed: a second close sends nothing.
         await self._close(frames, CloseReason.INTERNAL_ERROR, "")
         with trio.move_on_after(self._closing_seconds):
             while frames.closed is None:
@@ -211,5 +215,5 @@ class FramedWebSocket:
                 while frames.next_event() is not None or frames.has_more:
                     await trio.lowlevel.checkpoint()
         if frames.closed is not None and frames.closed.end not in (End.PEER, End.CUT):
-            # The client may be in the middle of a frame: its own close frame cannot be found.
+            # The client may be in the middle of a frame, so its own close frame cannot be found.
             await self._wire.linger(self._closing_seconds)

@@ -12,7 +12,7 @@ import trio
 from playhead.limits import KIB
 
 SEND_BYTES: Final = 64 * KIB
-"""The piece of an answer that `HttpServerOptions.send_seconds` limits."""
+"""The size of the pieces that `send_seconds` limits."""
 RECEIVE_BYTES: Final = 16 * KIB
 """Limits one read."""
 
@@ -28,19 +28,17 @@ class Wire:
         self._stream = stream
         self.send_seconds = send_seconds
 
-    async def receive(self, deadline: float) -> bytes | None:
-        """Receive some bytes; b"" at the end of the connection, None at the deadline."""
-        with trio.CancelScope(deadline=deadline):
+    async def receive(self, deadline: float) -> bytes:
+        """Receive bytes; b"" at the end of the connection. Raises `trio.TooSlowError` at the deadline."""
+        with trio.fail_at(deadline):
             try:
                 return bytes(await self._stream.receive_some(RECEIVE_BYTES))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return b""
-        return None
 
     async def send(self, data: bytes) -> None:
-        """Send what the system takes at once, then pieces, each with its deadline. For one task at a time.
-
-        If it fails or is cancelled, the connection is closed.
+        """Send what the system takes at once, then the rest in pieces, each within `send_seconds`. For one
+        task at a time. If it fails or is cancelled, the connection is closed.
 
         Raises:
             ClientGoneError: the connection broke or was closed, or the client does not read.
@@ -59,7 +57,7 @@ class Wire:
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
             raise ClientGoneError("the client has left, or does not read its answer") from error
         finally:
-            if sent < len(data):  # half an answer may be out, so nothing can follow it
+            if sent < len(data):  # half an answer may have been sent, so nothing can follow it
                 await trio.aclose_forcefully(self._stream)
 
     async def linger(self, seconds: float) -> None:

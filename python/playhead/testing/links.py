@@ -2,7 +2,7 @@
 
 The connections of a `Link` share one `TokenBucket`, which lets bytes leave at `rate`, and a fixed latency in
 each direction. They take turns of a quantum each, so they get fair shares, as flows do behind one bottleneck.
-The rate limits the way down (server to client), where the pages travel; requests only have the latency.
+The rate limits the direction from server to client, in which pages travel; requests only have the latency.
 
     python -m playhead.testing.links --rate 1250000 --latency 0.02 -- python server.py
     python -m playhead.testing.links --rate 1250000 --latency 0.02 --tcp 127.0.0.1:3001
@@ -52,7 +52,7 @@ class TokenBucket:
     def reserve(self, n_bytes: int, now: float) -> float:
         """Queue `n_bytes` after all earlier ones; returns the time when the last of them leaves.
 
-        A sender idle for longer than `credit_seconds` starts from then, not from when it fell idle.
+        A sender that was idle for longer than `credit_seconds` is treated as idle for that long.
         """
         self._free_at = max(self._free_at, now - self.credit_seconds) + n_bytes / self.rate_bytes_per_second
         return max(self._free_at, now)
@@ -125,7 +125,7 @@ async def carry(
 
 @asynccontextmanager
 async def slow_tcp(link: Link, *, host: str, port: int) -> AsyncIterator[int]:
-    """A proxy on 127.0.0.1 in front of `host:port`; yields its port. Leaving closes every connection."""
+    """Run a proxy on 127.0.0.1 in front of `host:port`; yields its port. Leaving closes every connection."""
 
     async def serve(client: trio.SocketStream) -> None:
         try:
@@ -189,7 +189,7 @@ async def run_command(link: Link, command: Sequence[str]) -> int:
 
 
 async def run_proxy(link: Link, *, host: str, port: int) -> int:
-    """Serve `slow_tcp`, print `127.0.0.1:PORT`, and end when stdin does: with its parent."""
+    """Serve `slow_tcp`, print `127.0.0.1:PORT`, and end when stdin does, as it does with the parent."""
     async with slow_tcp(link, host=host, port=port) as bound:
         sys.stdout.write(f"127.0.0.1:{bound}\n")
         sys.stdout.flush()

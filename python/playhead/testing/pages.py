@@ -1,4 +1,4 @@
-"""A paged resource in memory that answers ranged reads as servers do, with their faults if wanted.
+"""A paged resource in memory that answers ranged reads as servers do, including their faults.
 
 `ScriptedPages` is a `stream.answer.ReadRange`. Its options combine:
 
@@ -75,7 +75,7 @@ class ScriptedPages:
     in_flight: int = 0
     in_flight_max: int = 0
     _serialized: trio.Lock = field(default_factory=trio.Lock)
-    _struck: dict[int, int] = field(default_factory=dict)
+    _hits: dict[int, int] = field(default_factory=dict)
 
     async def __call__(self, start: int, end: int) -> Page:
         record = ReadRecord(start=start, end=end)
@@ -98,17 +98,17 @@ class ScriptedPages:
         delay = self.delay if isinstance(self.delay, int | float) else self.delay(start, end, number)
         await trio.sleep(delay)
         for at, seconds in self.stalls.items():
-            if start <= at < end and self._strike(-1 - at) == 0:
+            if start <= at < end and self._count_hit(-1 - at) == 0:
                 await trio.sleep(seconds)
         for at, errors in self.faults.items():
-            if start <= at < end and (nth := self._strike(at)) < len(errors):
+            if start <= at < end and (nth := self._count_hit(at)) < len(errors):
                 raise errors[nth]
         page = self._page(start, end)
         return page if self.rewrite is None else self.rewrite(start, page)
 
-    def _strike(self, key: int) -> int:
-        nth = self._struck.get(key, 0)
-        self._struck[key] = nth + 1
+    def _count_hit(self, key: int) -> int:
+        nth = self._hits.get(key, 0)
+        self._hits[key] = nth + 1
         return nth
 
     def _page(self, start: int, end: int) -> Page:

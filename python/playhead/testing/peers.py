@@ -1,7 +1,7 @@
 """Scripted stdio peers: servers that do exactly what a test says, each in its own process.
 
-A script is a list of steps. `command(steps)` is the argv of a peer that plays them; it needs nothing but an
-interpreter. The peer answers requests only by a step.
+A script is a list of steps. `command(steps)` is the argv of a peer that runs them; it needs nothing but an
+interpreter. The peer answers a request only if a step says so.
 
     command([Handshake(), Expect(method="resources/read"), Send(line='{"jsonrpc":"2.0","id":%ID%,…'), Exit()])
 """

@@ -47,7 +47,7 @@ def tone(format: PcmFormat, *, frames: int) -> bytes:
 def buffer_of(
     pcm: bytes, format: PcmFormat = _STEREO, *, failure: Exception | None = None, gain: float = 1.0
 ) -> PcmBuffer:
-    """Return a buffer with `pcm` (at most 0.35 s) and its end, and an open start gate."""
+    """Return a buffer with `pcm` (at most `BUFFER_SECONDS`) and its end, and an open start gate."""
     buffer = open_buffer(format, gain=gain)
     buffer.pipe.write(0, pcm)
     buffer.finish(failure)
@@ -230,7 +230,7 @@ async def _play(sink: Sink, *buffers: PcmBuffer) -> None:
 
 @asynccontextmanager
 async def _playing(make_sink: MakeSink, buffer: PcmBuffer) -> AsyncIterator[trio.CancelScope]:
-    """Play `buffer` in a task, and enter when another sink has played something meanwhile."""
+    """Play `buffer` in a task; enter the block once another sink has played a buffer meanwhile."""
     with _patience():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(make_sink().play, PcmSequence(buffer))

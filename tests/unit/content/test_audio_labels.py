@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playhead.content.audio import is_audio
+from playhead.content.audio import header_format, is_audio
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,8 @@ def test_sound_is_told_by_its_type_or_else_by_its_name(
     mime_type: str | None, uri: str | None, sound: bool | None
 ) -> None:
     assert is_audio(mime_type, uri) is sound
+
+
+@pytest.mark.parametrize("head", [b"fLaC", b"ID3", b"RIFF", b"OggS", b"\xff\xfb", b""])
+def test_a_signature_alone_is_not_a_whole_header(head: bytes) -> None:
+    assert header_format(head, len(head), labelled=True) is None

@@ -23,14 +23,14 @@ def discover(json_output: p.Json = False) -> None:
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.config.clients import ClientServer, UnreadableFile, client_servers
 
-        found = await trio.to_thread.run_sync(lambda: [*client_servers()])
-        servers = [it for it in found if isinstance(it, ClientServer)]
-        problems = [it for it in found if isinstance(it, UnreadableFile)]
-        report["servers"] = [asdict(it) for it in servers]
-        report["problems"] = [asdict(it) for it in problems]
-        for each in problems:
-            terminal.say(f"{each.client}: {each.path}: {each.reason}", style="yellow")
-        terminal.show_rows((it.client, it.name, it.transport, it.target) for it in servers)
+        entries = await trio.to_thread.run_sync(lambda: [*client_servers()])
+        servers = [entry for entry in entries if isinstance(entry, ClientServer)]
+        problems = [entry for entry in entries if isinstance(entry, UnreadableFile)]
+        report["servers"] = [asdict(server) for server in servers]
+        report["problems"] = [asdict(problem) for problem in problems]
+        for problem in problems:
+            terminal.say(f"{problem.client}: {problem.path}: {problem.reason}", style="yellow")
+        terminal.show_rows((each.client, each.name, each.transport, each.target) for each in servers)
         terminal.say(f"{counted(len(servers), 'server')} of other clients; none was started")
         return EXIT_DONE
 

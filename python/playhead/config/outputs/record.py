@@ -117,9 +117,9 @@ def suffix_of(mime: str, head: bytes) -> str:
         return mime.rpartition("+")[2]
     if mime.startswith("text/"):
         return "txt"
-    is_audio, is_image = (mime == ANY_BYTES or mime.startswith(kind) for kind in ("audio/", "image/"))
-    audio = _AUDIO.get(sniff(head)) if is_audio else None
-    image = _SUFFIXES.get(image_type(head) or "") if is_image else None
+    is_unknown = mime == ANY_BYTES
+    audio = _AUDIO.get(sniff(head)) if is_unknown or mime.startswith("audio/") else None
+    image = _SUFFIXES.get(image_type(head) or "") if is_unknown or mime.startswith("image/") else None
     return audio or image or "bin"
 
 
@@ -152,7 +152,7 @@ class SavedOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something in the output directory that is not a complete record."""
+    """A file or directory among the outputs that is not a complete record."""
 
     path: Path
     reason: str
@@ -238,7 +238,7 @@ _FIELDS: Final = {
 def load(text: bytes, *, id: str, sidecar_path: Path) -> SavedOutput:
     """Parse a record. Raises `BrokenRecordError` with the defect.
 
-    Not with pydantic, whose parser of JSON refuses the lone surrogates that `dump` preserves.
+    It does not use pydantic, whose JSON parser refuses the lone surrogates that `dump` preserves.
     """
     try:
         raw = json.loads(text)

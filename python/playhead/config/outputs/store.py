@@ -57,7 +57,7 @@ class Content:
 
 
 def content_of(content: TypedContent | UnknownBlock, *, limits: Limits = DEFAULT_LIMITS) -> Content | None:
-    """Return the bytes of a block; None for an unknown block or a link, which is read, or teed while playing.
+    """Return the bytes of a block. None for an unknown block, and for a link, which has to be read first.
 
     Text that is a JSON object or list, of at most `JSON_CHARS` (4 Mi), is saved as JSON. Raises
     `LimitError` before decoding more than `Limits.block_bytes`, `Base64Error` for invalid base64.
@@ -66,8 +66,8 @@ def content_of(content: TypedContent | UnknownBlock, *, limits: Limits = DEFAULT
         return None
     view = view_of(content.model_dump(by_alias=True, exclude_none=True))
     if view.kind == "text":
-        own = JSON if view.uri is None and _is_json(view.text) else TEXT
-        return Content(data=view.text, mime_type=view.mime_type or own, title=view.uri)
+        default = JSON if view.uri is None and _is_json(view.text) else TEXT
+        return Content(data=view.text, mime_type=view.mime_type or default, title=view.uri)
     if view.data is None:
         return None
     return Content(data=decoded(view.data, limits=limits), mime_type=view.mime_type or "", title=view.uri)
@@ -113,7 +113,7 @@ class Listing:
 
 
 class OutputSettings(TypedDict, total=False):
-    """The settings of an output that is saved."""
+    """The optional settings of an output to save."""
 
     mime_type: str | None
     """Decides the suffix; by default plain text for a `str`, else by the first bytes."""
@@ -194,7 +194,7 @@ class OutputStore:
             tags=check_tags(rest.pop("tags", ())),
             **rest,  # title and metadata
         )
-        # Reject unrecordable values now, not after the last byte.
+        # Reject values that JSON cannot represent now, not after the last byte.
         dump(draft, limit_bytes=self.limits.record_bytes)
         with saving(folder):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -215,9 +215,9 @@ class OutputStore:
         """
         outputs: list[SavedOutput] = []
         problems: list[Problem] = []
-        only = None if tool_id is None else folder_name(tool_id)
+        wanted_folder = None if tool_id is None else folder_name(tool_id)
         for folder in self._folders():
-            if only is not None and folder.name != only:
+            if wanted_folder is not None and folder.name != wanted_folder:
                 continue
             for record in self._records(folder):
                 if isinstance(record, Problem):

@@ -55,7 +55,7 @@ class Extent:
 
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NOT_HERE: Final = frozenset({errno.EEXIST, errno.ELOOP, errno.ENOTDIR})
+_NOT_A_DIRECTORY: Final = frozenset({errno.EEXIST, errno.ELOOP, errno.ENOTDIR})
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def saving(path: Path) -> Iterator[None]:
             raise DiskFullError(
                 f"{path}: {error.strerror}; make room, or choose another output directory", path=str(path)
             ) from error
-        if error.errno in _NOT_HERE:
+        if error.errno in _NOT_A_DIRECTORY:
             raise SavingError(
                 f"{path}: expected a directory of outputs, got a link or a file; remove it, or choose another"
                 " output directory",
@@ -84,8 +84,8 @@ def saving(path: Path) -> Iterator[None]:
 class OutputWriter:
     """Writer from `OutputStore.open_writer`, for one thread at a time. End it with `commit` or `discard`.
 
-    As a context manager it discards an uncommitted file. The SHA-256 is updated while bytes arrive in order;
-    if some do not, the file is read back at the end.
+    As a context manager it discards an uncommitted file. The SHA-256 is computed while bytes arrive in order;
+    if some arrive out of order, the file is read back at the end.
     """
 
     def __init__(self, draft: SavedOutput, *, limits: Limits) -> None:

@@ -80,8 +80,8 @@ class ToolResponse:
         for name, path in paths.items():
             if not isinstance(name, str) or not isinstance(path, str | Path):
                 raise UsageError(f"ToolResponse.paths: expected a string and a path, got {name!r}: {path!r}")
-        settled = {name: Path(path) for name, path in paths.items()}
-        object.__setattr__(self, "paths", MappingProxyType(settled))
+        as_paths = {name: Path(path) for name, path in paths.items()}
+        object.__setattr__(self, "paths", MappingProxyType(as_paths))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,8 +390,8 @@ class ApprovalPolicy:
 
     rules: tuple[ApprovalRule, ...] = ()
     default: Action = "allow"
-    """Decides about a tool that no rule matches. The user chose the servers, so their tools run; only a tool
-    that declares itself destructive (`destructiveHint: true`) is asked about."""
+    """Decides about a tool that no rule matches. The user chose the servers, so their tools run; but the user
+    is asked about a tool that declares itself destructive (`destructiveHint: true`)."""
 
     also: tuple[ApprovalPolicy, ...] = ()
     """Policies that can make a decision stricter."""
@@ -410,21 +410,21 @@ class ApprovalPolicy:
         return replace(self, also=(*self.also, other))
 
     def action(self, server: str, tool: str, *, destructive: bool) -> Action:
-        """Return the action for a tool. `destructive`: it has an explicit `destructiveHint: true`.
+        """Return the action for a tool. `destructive`: the tool has an explicit `destructiveHint: true`.
 
-        The hint turns a default of `allow` into `ask`. It does not override a rule, which is the user's. (The
-        protocol's default for an absent hint is true too; only the explicit one counts.)
+        The hint turns a default of `allow` into `ask`. It does not override the user's rules. (In the
+        protocol an absent hint means true as well, but only the explicit one counts here.)
         """
         action = self._strictest(server, tool, destructive=destructive)
         is_approved = any(rule.fits(server, tool) for rule in self.approved)
         return "allow" if action == "ask" and is_approved else action
 
     def _strictest(self, server: str, tool: str, *, destructive: bool) -> Action:
-        ours = next((rule.action for rule in self.rules if rule.fits(server, tool)), None)
-        if ours is None:
-            ours = "ask" if destructive and self.default == "allow" else self.default
-        theirs = (other.action(server, tool, destructive=destructive) for other in self.also)
-        return max(ours, *theirs, key=ACTIONS.index) if self.also else ours
+        action = next((rule.action for rule in self.rules if rule.fits(server, tool)), None)
+        if action is None:
+            action = "ask" if destructive and self.default == "allow" else self.default
+        others = (other.action(server, tool, destructive=destructive) for other in self.also)
+        return max((action, *others), key=ACTIONS.index)
 
 
 def _check_action(action: object, where: str) -> None:

@@ -95,8 +95,8 @@ def default_approval_policy(
     Raises `ConfigError`.
     """
     environment = os.environ if environment is None else environment
-    own = file or default_tool_file(environment)
-    policy = ApprovalPolicy() if own is None else load_approval_policy(own)
+    used = file or default_tool_file(environment)
+    policy = ApprovalPolicy() if used is None else load_approval_policy(used)
     if file is not None:
         return policy
     trust = trust or Trust(environment=environment)

@@ -95,7 +95,7 @@ class Resolution:
         return self.config is not None and self.config.save_output
 
     def policy(self, base: Policy = DEFAULT_POLICY) -> Policy:
-        """`base` with the tool's own settings applied."""
+        """Return `base` with the tool's own settings applied."""
         config = self.config
         return replace(
             base,
@@ -156,10 +156,10 @@ class ToolConfigs:
         return f"ToolConfigs({', '.join(config.tool_id for config in self)})"
 
     def over(self, other: ToolConfigs) -> ToolConfigs:
-        """Combine both sets; for the same tool or pattern, these win.
+        """Combine both sets; for the same tool or pattern, the configuration in this one wins.
 
-        The order of precedence does not change: an exact configuration in `other` comes before a pattern
-        here, and so does a more specific pattern.
+        The order of precedence does not change: an exact configuration in `other` comes before a pattern in
+        this set, and so does a more specific pattern.
         """
         merged = ToolConfigs()
         merged._tiers = self._tiers + other._tiers
@@ -185,11 +185,11 @@ class ToolConfigs:
             _of_server(server, tool, server_config),
             self._dynamic(server),
         )
-        whole = next((layer for layer in consulted if layer.config is not None), None)
+        deciding = next((layer for layer in consulted if layer.config is not None), None)
         config, decided_by = None, dict[str, Layer]()
-        if whole is not None and whole.config is not None:
-            config = whole.config
-            decided_by = dict.fromkeys(_fields_of(whole), whole.layer)
+        if deciding is not None and deciding.config is not None:
+            config = deciding.config
+            decided_by = dict.fromkeys(_fields_of(deciding), deciding.layer)
         partial = override.given() if isinstance(override, ToolOverride) else {}
         if partial:
             config = replace(config or _bare(server, tool), **partial)  # type: ignore[arg-type] # by its names
@@ -199,24 +199,23 @@ class ToolConfigs:
         if trust is None and of_server is not None:
             trust = of_server
             decided_by["trust_structured"] = Layer.SERVER
-        deciding = whole.layer if whole is not None else Layer.NONE
+        is_none = deciding is None
+        deciding_layer = Layer.NONE if deciding is None else deciding.layer
         steps = [
             Step(
                 layer=each.layer,
                 found=each.config is not None or (each.layer is Layer.CALL and bool(partial)),
-                decided=each.layer is deciding or (each.layer is Layer.CALL and bool(partial)),
+                decided=each.layer is deciding_layer or (each.layer is Layer.CALL and bool(partial)),
                 said=each.description,
             )
             for each in consulted
         ]
-        steps.append(
-            Step(layer=Layer.NONE, found=whole is None, decided=whole is None and not partial, said=_NOTHING)
-        )
+        steps.append(Step(layer=Layer.NONE, found=is_none, decided=is_none and not partial, said=_NOTHING))
         return Resolution(
             server=server,
             tool=tool,
             config=config,
-            layer=Layer.CALL if partial else deciding,
+            layer=Layer.CALL if partial else deciding_layer,
             looked_at=tuple(steps),
             decided_by=decided_by,
             trust_structured=trust,
@@ -312,8 +311,8 @@ def _place(config: ToolConfig) -> str:
 
 
 def _rank(config: ToolConfig, tier: int) -> tuple[int, int, int, bool, str]:
-    """Sort key for patterns, in order of precedence: the most literal characters, the fewest `*`, the tier, a
-    server named separately, then alphabetically."""
+    """Return the sort key of a pattern. The order of precedence: the most literal characters, the fewest `*`,
+    the tier, a server named separately, then alphabetically."""
     pattern = config.tool_id if config.tool is None else config.tool
     wild = sum(char in WILDCARDS for char in pattern)
     return (wild - len(config.tool_id), pattern.count("*"), tier, config.tool is None, config.tool_id)

@@ -69,7 +69,7 @@ def _import_file(path: Path) -> ModuleType:
     try:
         # Without the loader, which would reuse stale bytecode of the same second and size.
         exec(compile(source, path, "exec"), module.__dict__)
-    except BaseException:  # also on interrupt: leave no half-made module to be found by the next import
+    except BaseException:  # also on interrupt: the next import must not find an incomplete module
         del sys.modules[name]
         raise
     return module
@@ -113,7 +113,7 @@ def configs_of(
         if offered is not None:
             source = name if name.endswith(FILE_SUFFIX) else inner.__name__
             # A package often re-exports the configurations of its modules.
-            configs += [config for config in _several(offered, source, where) if config not in configs]
+            configs += [config for config in _as_configs(offered, source, where) if config not in configs]
     if not configs:
         raise ConfigError(
             f"{where}: {name} configures nothing; expected {ATTRIBUTE} in it: a ToolConfig or several"
@@ -139,11 +139,11 @@ def _of_entry_point(point: importlib.metadata.EntryPoint, *, reload: bool) -> li
     if not point.attr:
         return configs_of(point.module, folder=None, where=where, reload=reload)
     module = import_named(point.module, folder=None, where=where, reload=reload)
-    return _several(_member(module, point.attr, point.module, where), point.module, where)
+    return _as_configs(_member(module, point.attr, point.module, where), point.module, where)
 
 
 def _member(module: ModuleType, path: str, name: str, where: str) -> object:
-    """Return the member of `module`, called `name`, under a dotted path. Raises `ConfigError`."""
+    """Return the member at a dotted path in `module`, whose name is `name`. Raises `ConfigError`."""
     member: object = module
     for part in path.split("."):
         member = getattr(member, part, None)
@@ -152,7 +152,7 @@ def _member(module: ModuleType, path: str, name: str, where: str) -> object:
     return member
 
 
-def _several(offered: object, module: str, where: str) -> list[ToolConfig]:
+def _as_configs(offered: object, module: str, where: str) -> list[ToolConfig]:
     items = [offered] if isinstance(offered, ToolConfig) else offered
     if not isinstance(items, Iterable) or isinstance(items, str):
         raise ConfigError(

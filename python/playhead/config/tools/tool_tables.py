@@ -57,7 +57,7 @@ class ApprovalsTable(Table):
     rules: tuple[RuleTable, ...] = ()
 
     def policy(self, path: Path) -> ApprovalPolicy:
-        """The policy that the table of the file at `path` describes. Raises `ConfigError`."""
+        """Return the policy that this table of the file at `path` describes. Raises `ConfigError`."""
         for index, rule in enumerate(self.rules):
             where = place(path, ("approvals", "rules", index))
             if rule.server is None and rule.tool is None:

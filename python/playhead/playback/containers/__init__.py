@@ -1,11 +1,11 @@
-"""Containers of audio, one per file: each parses its headers and index, once, for whoever needs them.
+"""Containers of audio, one per module, which parses its headers and index.
 
 The player finds the place of a time by them (a `Locator`), and the checker verifies a file (`audio_problem`).
 
-A decoder plays any beginning: miniaudio reads a WAV, a FLAC, an MP3 or an Ogg file that was cut in half as a
+Decoders do not report a damaged file: miniaudio plays a WAV, FLAC, MP3 or Ogg file that was cut in half as a
 shorter piece without an error, and skips a FLAC frame with a wrong checksum (measured with 1.71). A player
-wants that; a test of a server doesn't. The containers state enough to notice, and no library among the
-dependencies says it, so what carries a length or a checksum is compared:
+wants that; a test of a server doesn't. No library among the dependencies verifies a file, so `audio_problem`
+compares every length and checksum in it:
 
 * WAV: the sizes of RIFF and its chunks.
 * FLAC (RFC 9639): each frame's CRC-8 and CRC-16, the frame numbers, and the total of STREAMINFO.

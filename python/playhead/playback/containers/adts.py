@@ -15,10 +15,10 @@ AAC_RUN_UP = 3
 
 
 class AdtsLocator:
-    """Frames counted where they were read, and elsewhere estimated by the mean frame so far."""
+    """Finds AAC frames by counting those that were read, and elsewhere by the mean frame size so far."""
 
     def __init__(self, offset: int) -> None:
-        """The first frame is at `offset`."""
+        """`offset` is where the first frame begins."""
         self.samples = 1024
         """PCM frames of one coded frame; twice as many if the decoder doubles the rate (HE-AAC)."""
         self._index = self._segment = FrameIndex(adts_frame, header_bytes=ADTS_BYTES, offset=offset)

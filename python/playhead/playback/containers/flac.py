@@ -35,7 +35,7 @@ _MOST_TABLE_BYTES: Final = 1024 * 1024
 _FRAME_HEAD_BYTES: Final = 16
 """The longest head of a frame."""
 _BLOCK_SIZES: Final = (0, 192, 576, 1152, 2304, 4608, -1, -2, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
-"""Block sizes by code (RFC 9639, section 9.1.1); -1 and -2: in the next one or two bytes."""
+"""Block sizes by code (RFC 9639, section 9.1.1); -1 and -2: the size is in one or two bytes of the header."""
 _RATE_EXTRA: Final = {12: 1, 13: 2, 14: 2}
 _MOST_CHANNELS_CODE: Final = 10
 
@@ -82,7 +82,7 @@ def flac_info(data: bytes) -> FlacInfo | None:
 
 
 def _block(head: bytes) -> tuple[bool, int, int]:
-    """Read the head of a metadata block: is it the last one, its kind, and the size of its content."""
+    """Read the head of a metadata block. Return (is_last, kind, size of the content)."""
     return head[0] & 0x80 != 0, head[0] & 0x7F, int.from_bytes(head[1:], "big")
 
 
@@ -210,7 +210,7 @@ class FlacLocator:
         return Landing(offset=nearest.offset, frame=nearest.frame, prefix=prefix)
 
     def _find(self, data: bytes, offset: int) -> SeekPoint | None:
-        """Return the first frame in `data`. Chance passes its checks about once in 2 ** 30 places."""
+        """Return the first frame in `data`. Random bytes pass its checks about once in 2 ** 30 places."""
         assert self._first is not None
         assert self._info is not None
         first, head = self._first
@@ -261,8 +261,8 @@ def _frames_problem(data: bytes, at: int, info: FlacInfo) -> str | None:
         following, place = None, at + frame.header_bytes
         crc, done = 0, at
         while done < end:
-            # A header in the midst of a frame is possible by chance: then the checksum fails, and one is
-            # looked for further on.
+            # Bytes inside a frame may look like a header by chance: then the checksum up to there fails, and
+            # the search goes on.
             place = data.find(sync, place, end)
             following = flac_frame(data, place, end) if place >= 0 else None
             if place >= 0 and (following is None or following.number != expected):
@@ -270,7 +270,7 @@ def _frames_problem(data: bytes, at: int, info: FlacInfo) -> str | None:
                 continue
             place = end if place < 0 else place
             crc, done = _crc16(data, done, place, crc), place
-            if crc == 0:  # a CRC over its own bytes, too, is 0
+            if crc == 0:  # as over data that ends with its CRC
                 break
             place += 1
         if crc != 0:

@@ -7,9 +7,9 @@ import re
 from playhead.errors import UnsupportedFormatError
 
 MOST_PACKETS = 1 << 20
-"""Limit of the packets that an MP4 may claim without a list, six hours of AAC in one fragment, and one more
-per `LEAST_PACKET_BYTES` read. FFmpeg takes up to 36 bytes for each before it reads any. With a list four
-times as many are believed; each edit of it repeats all."""
+"""Limits the packets that tables without a list of their sizes may claim: six hours of AAC in one fragment,
+and one more per `LEAST_PACKET_BYTES` read. FFmpeg allocates up to 36 bytes per packet before it reads any.
+Tables with a list may claim four times as many. Each edit of an edit list repeats all packets."""
 LEAST_PACKET_BYTES = 8
 
 _TABLE = re.compile(rb"trak|hdlr|stts|elst|stsz|stz2|trun")
@@ -22,10 +22,11 @@ class Mp4Tables:
         self.is_fragmented = False
         """Each fragment has an index of its own."""
         self._claims: dict[int, int] = {}
+        """Quarters of a packet, by the offset of the table; `_claimed` is their sum."""
         self._claimed = self._edits = 0
         self._is_video = self._is_uncompressed = False
-        """The newest track is video, or uncompressed. One unit of time per sample is usual for video; for
-        audio it means PCM, whose index FFmpeg makes without looking at the number of samples."""
+        """Properties of the newest track. One unit of time per sample is usual for video; for audio it means
+        PCM, whose index FFmpeg makes without regard to the number of samples."""
         self._next_box = 0
         """Offset of the next outer box, as far as they were read one after the other."""
         self._media = range(0)

@@ -1,13 +1,13 @@
 """MPEG audio, layer III (ISO 11172-3): its frames, and the index in the first one.
 
-No frame states its time. Frames that were read are counted, so a place among them is exact, and so is one
-in the bytes in hand, whose frames are counted then. Elsewhere a place is estimated: at a constant bit rate
-to one frame, by a VBRI table to one entry, by a Xing table to about a percent, and otherwise by the mean
-frame so far.
+No frame states its time. Frames that were read are counted, so a place among them is exact. A place in the
+bytes in hand is exact too, because their frames are counted on demand. Elsewhere a place is estimated: at a
+constant bit rate to one frame, by a VBRI table to one entry, by a Xing table to about a percent, and
+otherwise by the mean frame so far.
 
 The data of a frame may begin up to 511 bytes before it (the bit reservoir), and a frame overlaps the one
-before it. So decoding starts that many frames earlier. A decoder drops a frame whose reservoir is missing,
-which would shift the count: the prefix is one silent frame that is large enough to be it.
+before it. So decoding starts some frames earlier. A decoder drops a frame whose reservoir is missing, which
+would shift the count. So the prefix of a landing is one silent frame, which is large enough as a reservoir.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 RESERVOIR_BYTES = 511
 _OVERLAP_FRAMES = 2
-"""Frames that must be right before the wanted one: it overlaps the one before, whose filter state depends on
-the one before that in MPEG-2, with its single granule."""
+"""Frames before the wanted one that must be decoded correctly: it overlaps the previous one, whose filter
+state depends on a third one in MPEG-2, with its single granule."""
 _MOST_DROPPED = 64
 _DECODER_DELAY = 529
 """Samples by which a decoder is late; LAME's numbers do not include them."""
@@ -50,7 +50,7 @@ _VBRI = struct.Struct(">4s6xIIHHHH")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MpegIndex:
-    """Statements of the first frame about all of them."""
+    """The index in the first frame, which describes the whole stream."""
 
     name: str = ""
     """Xing, Info (of a constant bit rate), VBRI; empty if there is none."""
@@ -125,14 +125,14 @@ class MpegLocator:
         self._first: MpegFrame
         self._first_bytes: bytes
         self._first_offset: int
-        """The offset of the first frame, audio or not; like the frame and its bytes, set when it was read."""
+        """The offset of the first frame, audio or not. All three are set once that frame was read."""
         self._dropped = 0
         """Frames at the beginning whose reservoir is missing: the decoder drops them."""
         self._newest: MpegFrame
         """The last frame that was counted or searched for."""
         self._counted: list[FrameIndex] = []
-        """All frames from the first one on, once it was read, and frames after the newest estimated place, so
-        that another seek agrees with it."""
+        """The index from the first frame on, once that was read. A second index begins at the newest
+        estimated place, if any, so that another seek agrees with it."""
         self._headers = HeaderParser(self._parse())
 
     def _parse(self) -> Generator[int, bytes, None]:
@@ -189,7 +189,7 @@ class MpegLocator:
         return frame
 
     def _count_from(self, offset: int, *, number: int = 0) -> FrameIndex:
-        """Count the frames from `offset` on, in place of frames after another estimated place."""
+        """Start an index at `offset`, in place of the one at an earlier estimated place."""
         is_exact = not self._counted
         index = FrameIndex(
             self._header, header_bytes=MPEG_HEADER_BYTES, offset=offset, number=number, is_exact=is_exact
@@ -232,7 +232,7 @@ class MpegLocator:
         )
 
     def _before(self, index: FrameIndex, number: int) -> SeekPoint | None:
-        """Return a counted frame far enough before frame `number` to decode that one rightly."""
+        """Return a counted frame far enough before frame `number` to decode that one correctly."""
         if not index.first_number <= number <= index.frames:
             return None
         side_bytes = self._first.side_bytes + 2
@@ -281,7 +281,7 @@ class MpegLocator:
 
 
 def _is_like(data: bytes, at: int, first: bytes) -> bool:
-    """Same version, layer, and rate, as the decoder expects of the next frame."""
+    """Return whether version, layer and rate are the same, as the decoder expects of the next frame."""
     head = data[at : at + MPEG_HEADER_BYTES]
     return len(head) == MPEG_HEADER_BYTES and not ((head[1] ^ first[1]) & 0xFE or (head[2] ^ first[2]) & 0x0C)
 

@@ -26,8 +26,8 @@ def page_before(
 ) -> OggPage | None:
     """Find a page of the logical stream `serial` that ends at or before `frame`, near it, by interpolation.
 
-    None: the beginning, `start`, is near. `begin` is the granule position of frame 0, `page_bytes` the size
-    of a usual page, `end_frame` the end of the audio, if it is known. Restarts and reads `source`.
+    Returns None if `start`, the beginning, is near. `begin` is the granule position of frame 0, `page_bytes`
+    the usual size of a page, `end_frame` the end of the audio, if it is known. Restarts and reads `source`.
     """
     pages: dict[int, OggPage] = {}
 
@@ -70,7 +70,7 @@ _STEP_BYTES: Final = 1 << 20
 
 
 def ogg_problem(data: bytes) -> str | None:
-    """Return the first page that is damaged, missing or repeated, or that no last page ends its stream."""
+    """Return the first problem: a damaged, missing or repeated page, or a stream without a last page."""
     reader, at = OggReader(), 0
     next_page, ended = dict[int, int](), set[int]()
     for start in range(0, len(data), _STEP_BYTES):

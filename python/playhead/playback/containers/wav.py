@@ -23,7 +23,7 @@ _FORMAT_BYTES: Final = 16
 _MOST_FORMAT_BYTES: Final = 1024
 UNKNOWN_SIZE: Final = 0xFFFF_FFFF
 _LONGEST_BYTES: Final = 0xFFFF_0000
-"""A size that is taken as one, for samples without an end."""
+"""A size that decoders do not take for an unknown one, for samples without a stated end."""
 
 
 class WavLocator:
@@ -98,7 +98,7 @@ def _chunk(name: bytes, content: bytes) -> bytes:
 
 
 def riff(chunks: bytes, *, data_bytes: int) -> bytes:
-    """Return the header of a file of `chunks` and as much data."""
+    """Return the header of a file that has `chunks` and `data_bytes` of data."""
     body = b"WAVE" + chunks + _CHUNK.pack(b"data", data_bytes)
     return _CHUNK.pack(b"RIFF", min(len(body) + data_bytes, UNKNOWN_SIZE)) + body
 
@@ -117,7 +117,7 @@ def format_chunk(format: PcmFormat, *, extension: bytes = b"") -> bytes:
 
 
 def wave_header(format: PcmFormat, *, data_bytes: int) -> bytes:
-    """RIFF; for WAVE_FORMAT_IEEE_FLOAT with the extension size and the `fact` chunk that it requires."""
+    """Return a RIFF header, with the extension size and `fact` chunk that the format of floats requires."""
     if format.sample is SampleFormat.S16:
         return riff(format_chunk(format), data_bytes=data_bytes)
     fact = _chunk(b"fact", struct.pack("<I", data_bytes // format.frame_bytes))
@@ -125,14 +125,14 @@ def wave_header(format: PcmFormat, *, data_bytes: int) -> bytes:
 
 
 def rf64_header(format: PcmFormat, *, data_bytes: int) -> bytes:
-    """RIFF with 64-bit sizes (EBU Tech 3306): 32-bit sizes would end after a few hours."""
+    """Return a RIFF header with 64-bit sizes (EBU Tech 3306): 32-bit sizes would end after a few hours."""
     sizes = _chunk(b"ds64", struct.pack("<QQQI", data_bytes, data_bytes - 1024, 0, 0))
     body = b"WAVE" + sizes + format_chunk(format) + _CHUNK.pack(b"data", UNKNOWN_SIZE)
     return _CHUNK.pack(b"RF64", UNKNOWN_SIZE) + body
 
 
 _UNKNOWN_FROM: Final = 0x7FFF_F000
-"""Sizes from here on come from recorders that could not know them: 0x7FFFFFFF less a header, 0xFFFFFFFF."""
+"""Recorders that cannot know a size write one of at least this: 0x7FFFFFFF less a header, or 0xFFFFFFFF."""
 
 
 def _is_unknown(size: int) -> bool:

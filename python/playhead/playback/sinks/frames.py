@@ -33,7 +33,7 @@ from playhead.playback.pcm_buffer import PcmBuffer
 FRAME_MS = 60
 """Opus's longest frame, and the usual one of ESP32 voice devices: few packets and little overhead."""
 LEAD_MS = 120
-"""Audio ahead of the playhead: as much as a device holds. In frames it would be too little of short ones."""
+"""Audio ahead of the playhead: as much as a device holds. A number of short frames would be too little."""
 LATE_SHARE = 0.5
 """Share of a frame's duration that a delivery may be late without shifting the schedule. The jitter of timers
 must not slow the audio down, and two frames less than half a duration apart would be a burst."""
@@ -79,12 +79,11 @@ FrameConsumer: TypeAlias = Callable[[FrameEvent], Awaitable[object]] | trio.Memo
 
 
 class FrameSchedule:
-    """When the frames of one session are due, and when they are heard. Pure: times are arguments, in seconds.
+    """The times at which the frames of one session are due and heard. Pure: times are arguments, in seconds.
 
-    The first frames after a start, all but one of the lead, are due at once, the next at the session's next
-    slot, and each further one a duration after that: never more than `lead_frames` ahead of the playhead. The
-    slots of a session are one duration
-    apart; `slot` (0 to 1, in durations) is their distance from the slots of time 0.
+    After a start, all but one of the lead's frames are due at once, the next frame at the session's next
+    slot, and each further one a duration later: never more than `lead_frames` are ahead of the playhead.
+    Slots are one duration apart; `slot` (0 to 1) is the share of a duration by which a session shifts them.
     """
 
     def __init__(self, frame_seconds: float, *, lead_frames: int = 2) -> None:
@@ -99,14 +98,14 @@ class FrameSchedule:
 
     @property
     def due(self) -> float:
-        """When to deliver the next frame."""
+        """The time to deliver the next frame."""
         if self._count < self._at_once:
             return self._start
         return self._start + self._to_slot_seconds + (self._count - self._at_once) * self._frame_seconds
 
     @property
     def heard(self) -> float:
-        """When the last delivered frame will have been heard."""
+        """The time at which the last delivered frame will have been heard."""
         return self._start + self._count * self._frame_seconds
 
     @property
@@ -115,7 +114,7 @@ class FrameSchedule:
         return self._at_once * self._frame_seconds
 
     def restart(self, now: float, *, alone: bool = True) -> None:
-        """Begin anew: of the frames delivered so far, none is still to be heard. A session that plays alone
+        """Begin again, after every frame delivered so far was heard or dropped. A session that plays alone
         needs no slot: the rest of its lead is due at once, too."""
         self._start, self._count = now, 0
         self._to_slot_seconds = (
@@ -155,8 +154,8 @@ class FramesSink:
     and then has 50 ms to take `ClearFrames`: use a channel in front of a connection that a cancellation would
     break.
 
-    It plays one queue at a time; what a consumer raises (`trio.BrokenResourceError` of a channel that nobody
-    reads) fails the item.
+    It plays one queue at a time. An error of the consumer, such as `trio.BrokenResourceError` of a channel
+    that nobody reads, fails the item.
     """
 
     def __init__(
@@ -187,11 +186,11 @@ class FramesSink:
         """Audio that the consumer holds besides the lead, as far as its answers tell."""
         self._sessions = _Sessions()
         self._pcm = bytearray()
-        """The frame in the making."""
+        """The samples of the next frame so far."""
         self._in_gap = True
-        """The next frame does not follow the last one directly: it starts the schedule again."""
+        """True if the next frame does not follow the last one directly."""
         self._unfinished = False
-        """Frames of an item that goes on were delivered: a stop has to clear them."""
+        """True in the midst of an item, whose frames a stop has to clear."""
         self._tail_until = -math.inf
         """The time until which the last, partial frame of an item waits for the next item."""
 
@@ -207,8 +206,8 @@ class FramesSink:
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         """See `Sink.play`. Raises what the consumer raises.
 
-        A frame at the end of an item is completed from the next item, which is requested up to the
-        lead before the last one is heard. Cancelled then, it delivers that frame at once, padded.
+        A partial frame at the end of an item is completed from the next item, which is requested before the
+        last frames are heard. If cancelled then, the partial frame is delivered at once, padded.
         """
         self._pcm.clear()
         self._in_gap, self._unfinished = True, False
@@ -275,7 +274,7 @@ class FramesSink:
                 self._unfinished = False
                 return
             if buffer.closed:
-                return  # and the player cancels
+                return  # the player cancels the sink
             if is_tail:
                 with trio.CancelScope(deadline=self._tail_until) as waited:
                     await buffer.wait_change()
@@ -292,7 +291,7 @@ class FramesSink:
         return -math.inf if self._in_gap else self._schedule.due
 
     async def _deliver_frame(self, *, at_once: bool = False) -> None:
-        """Deliver the frame in the making, padded with silence, when it is due."""
+        """Deliver the frame so far, padded with silence, when it is due."""
         has_ended = self._in_gap and trio.current_time() > self._schedule.heard
         if not (has_ended or at_once):
             await trio.sleep_until(self._schedule.due)
@@ -342,7 +341,7 @@ class _Audio:
         self._target = target
         self._block = memoryview(bytearray(PIECE_FRAMES * format.frame_bytes))
         self._ahead = b""
-        """The samples converted beyond the request: one or two."""
+        """Samples that were converted beyond the last request: one or two."""
         self._converter = PcmConverter(format, target)
 
     def read(self, most_bytes: int) -> bytes:
@@ -372,7 +371,7 @@ class _Audio:
 
 
 class _Sessions:
-    """The sessions of one trio run, to tell them apart."""
+    """Counts the sessions of one trio run."""
 
     def __init__(self) -> None:
         self.playing = 0
@@ -417,7 +416,7 @@ def _opus_encoder(format: PcmFormat, *, frame_ms: int, bit_rate: int) -> Callabl
         )
     if not 6000 <= bit_rate <= 510_000:
         raise UsageError(f"opus_bit_rate: expected 6000 to 510000 (RFC 6716), got {bit_rate}")
-    import av  # 0.2 s: for those who encode
+    import av  # takes 0.2 s
 
     layout = ("mono", "stereo")[format.channels - 1]
     context = av.AudioCodecContext.create("libopus", "w")
@@ -433,7 +432,7 @@ def _opus_encoder(format: PcmFormat, *, frame_ms: int, bit_rate: int) -> Callabl
 
     def encode(pcm: bytes) -> bytes:
         frame.planes[0].update(pcm)
-        (packet,) = context.encode(frame)  # the encoder's frame is ours, so each gives one packet
+        (packet,) = context.encode(frame)  # the encoder's frames have the same length, so it is one packet
         return bytes(packet)
 
     return encode
@@ -442,8 +441,8 @@ def _opus_encoder(format: PcmFormat, *, frame_ms: int, bit_rate: int) -> Callabl
 class FrameFileSink(FramesSink):
     """Writes the frames to a file, each after its length in four bytes (big-endian).
 
-    A length of 0 is a `ClearFrames`. The file holds all frames that a device would have so far, also after a
-    stop; a further queue is appended. `codec` is as in `FramesSink`, the rest its default.
+    A length of 0 is a `ClearFrames`. The file holds every frame that a device would have received, also after
+    a stop; a further queue is appended. `codec` is as in `FramesSink`; the rest has the defaults of that.
     """
 
     def __init__(self, path: str | PathLike[str], *, codec: FrameCodec = FrameCodec.PCM) -> None:

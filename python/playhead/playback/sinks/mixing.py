@@ -5,7 +5,7 @@ own. The very call that takes the music mixes the speech in (`PcmBuffer.mix`), s
 neither waits for the other. Speech in another format is converted to the music's.
 
     music.play ──▶ buffers ──▶ the wrapped sink
-    over.play  ──▶ mixed into the current buffer; one of the buffers itself while none can take it
+    over.play  ──▶ mixed into the music's current buffer; played on its own if there is none of its format
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ if TYPE_CHECKING:
     from playhead.playback.sinks.sink import Sink
 
 NEXT_SECONDS = 0.05
-"""Time for the next item of the music to follow. If it is not ready by then, the speech goes on without it:
-less than the audio in the sinks."""
+"""Limits the wait for the music's next item, before the speech goes on without it: less than sinks hold."""
 
 
 class MixingSink:
-    """Plays on `sink`, and adds the speech on `over` meanwhile: the sum of their samples, clipped at full
-    scale. `Player.announce` uses it; a player makes its own unless it gets one.
+    """Plays music on `sink`, and mixes in the speech that `over` plays: the sum of their samples, clipped at
+    full scale. `Player.announce` uses it; a player makes its own unless it gets one.
 
-    Each of the two plays one queue at a time; a further call of `play` waits. Speech starts with the
-    sink's next period, even while the music is paused or still loading. Where the music ends, changes its
-    format or is stopped, the speech goes on to its end before other music begins: without a missing sample,
-    and after a stop with the gap of a device that is reopened. A sink that takes audio as fast as it is
-    decoded (files) gets it between two pieces of the music.
+    Each of the two inputs plays one queue at a time; a further call of `play` waits. Speech starts with the
+    sink's next period, even while the music is paused or still loading. If the music ends, changes its
+    format or is stopped, the speech goes on to its end before other music begins. No sample is lost, but
+    after a stop the device is reopened, with a gap. A sink that takes audio as fast as it is decoded (files)
+    gets the speech between two pieces of the music.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -51,7 +50,6 @@ class MixingSink:
         self._sink = sink
         self._lock = trio.Lock()
         """Held while the wrapped sink plays."""
-
         self.output_latency_seconds: float = getattr(sink, "output_latency_seconds", 0.0)
         """The wrapped sink's own: see `Player`."""
 
@@ -91,7 +89,7 @@ class OverSink:
         return self._mixing.name
 
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
-        """See `Sink.play`. Raises what the wrapped sink raises if it plays nothing else."""
+        """See `Sink.play`. Raises the errors of the wrapped sink while that plays only the speech."""
         async with self._lock:
             async for buffer in buffers:
                 music = None if self._mixing._music is None else self._mixing._music.buffer
@@ -110,8 +108,8 @@ class OverSink:
                 await self._say(over, buffers)
 
     async def _say(self, over: PcmBuffer, buffers: AsyncIterator[PcmBuffer]) -> None:
-        """Play `over`; if it is played alone, also the buffers after it: the device may go on with them by
-        itself."""
+        """Play `over`. If it is played without music, play the buffers after it too, because the device may
+        go on with them by itself."""
         with unwrap_exception_group():
             async with aclosing(_with_rest(over, buffers)) as rest, trio.open_nursery() as nursery:
                 self.buffer = over
@@ -138,7 +136,7 @@ async def _with_rest(first: PcmBuffer, rest: AsyncIterator[PcmBuffer]) -> AsyncG
 
 
 class Music:
-    """The buffers of the wrapped sink: the music's, and the speech where it cannot be mixed in."""
+    """The buffers for the wrapped sink: the music's, and the speech's if it cannot be mixed in."""
 
     def __init__(self, buffers: AsyncIterator[PcmBuffer], nursery: trio.Nursery, over: OverSink) -> None:
         self.buffer: PcmBuffer | None = None
@@ -147,7 +145,7 @@ class Music:
         self._nursery = nursery
         self._over = over
         self._following: PcmBuffer | None = None
-        self._is_asked = self._has_arrived = False
+        self._is_requested = self._has_arrived = False
         self._changed = trio.Event()
 
     def mix(self, over: PcmBuffer | None) -> None:
@@ -161,9 +159,9 @@ class Music:
     async def __anext__(self) -> PcmBuffer:
         if self._over.buffer is not None:
             self._over.buffer.settle()  # the wrapped sink may have reported for both, and not acted on it
-        if not self._is_asked:  # if it is, the speech is over, and the music was requested before it
-            self._is_asked = True
-            self._nursery.start_soon(self._ask)
+        if not self._is_requested:  # the music may be requested since before the speech played alone
+            self._is_requested = True
+            self._nursery.start_soon(self._request)
         with trio.CancelScope() as waiting:
             while not self._has_arrived:
                 waiting.deadline = trio.current_time() + (math.inf if self._speech is None else NEXT_SECONDS)
@@ -173,14 +171,14 @@ class Music:
         if speech is not None and (following is None or following.format != speech.format):
             self.buffer = speech
             return speech
-        self._is_asked = self._has_arrived = False
+        self._is_requested = self._has_arrived = False
         self.buffer, self._following = following, None
         if following is None:
             raise StopAsyncIteration
         following.mix(speech)
         return following
 
-    async def _ask(self) -> None:
+    async def _request(self) -> None:
         self._following = await anext(self._buffers, None)
         self._has_arrived = True
         self._changed.set()
@@ -209,7 +207,7 @@ async def _convert(source: PcmBuffer, target: PcmBuffer) -> None:
             target.finish()
         except ClosedError:
             pass  # one of the two was stopped
-        except Exception:  # of the stream: the audio before it is played, and its item reports it
+        except Exception:  # the stream broke: play the audio before the error, which its item reports
             target.finish()
             raise
         finally:

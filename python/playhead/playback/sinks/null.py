@@ -25,7 +25,7 @@ PERIOD_MS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcmReport:
-    """Frames that a sink took of one buffer. `sha256` covers the samples in the machine's byte order, as
+    """The frames that a sink took of one buffer. `sha256` covers the samples in the machine's byte order, as
     decoded: before the volume and the fades."""
 
     format: PcmFormat
@@ -36,8 +36,8 @@ class PcmReport:
 class TakenAudio:
     """The hash of the audio that a sink has taken of a buffer, made outside the device's callback.
 
-    The buffer's pipe keeps as many bytes behind the sink as fit ahead of it. Hashed before each write, no
-    byte is overwritten before it is hashed: at most what fits ahead is taken between two writes.
+    The buffer's pipe keeps as many bytes behind the sink as fit ahead of it, and between two writes the sink
+    takes at most what fits ahead. So hashing before each write misses no byte.
     """
 
     def __init__(self, buffer: PcmBuffer) -> None:
@@ -51,7 +51,7 @@ class TakenAudio:
         buffer.before_write = self._update
 
     def conclude(self) -> None:
-        """The sink takes no more: the buffer is freed."""
+        """Hash the rest, and free the buffer: the sink takes no more."""
         self._update()
         with self._lock:
             if self._buffer is not None:
@@ -126,8 +126,8 @@ class NullSink:
 
 
 async def _take_in_real_time(buffers: AsyncIterator[PcmBuffer]) -> None:
-    """Play `buffers` as a device would, without one: miniaudio's null device has two threads, one of which
-    looks at its clock every 10 ms. 256 of them took three times the CPU of these."""
+    """Play `buffers` as a device would. Not by miniaudio's null device, which has two threads, one of them
+    looking at its clock every 10 ms: 256 of those took three times the CPU."""
     buffer = await anext(buffers, None)
     while buffer is not None:
         await buffer.wait_ready()

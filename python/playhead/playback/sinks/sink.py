@@ -24,13 +24,13 @@ class Sink(Protocol):
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         """Play the buffers in order; returns when the last frame of the last one has been heard.
 
-        To ask for the next buffer is to say that the last frame of the previous one has been heard: its item
-        ends then. The iterator waits while the next item is opened, and ends when none follows. Between
-        two buffers of one rate and channel count nothing is inserted.
+        A sink asks for the next buffer once the last frame of the previous one has been heard, which ends
+        that item. The iterator waits while the next item is opened, and ends when none follows. Between two
+        buffers of the same rate and channel count nothing is inserted.
 
         Cancelled: silent within one device period, and nothing is left behind (no thread, no callback, no
         partial file under its final name). The caller closes the buffer before it cancels, so that a thread
-        in `buffer.take` wakes. Raises `NoDeviceError` without a sound device or if it stops by itself, and
-        `OSError` if a file cannot be written; the buffers that follow are then passed to a new call.
+        in `buffer.take` wakes. Raises `NoDeviceError` without a sound device, or if it stops by itself, and
+        `OSError` if a file cannot be written; further buffers are then passed to a new call.
         """
         ...

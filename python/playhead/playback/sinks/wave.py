@@ -1,4 +1,4 @@
-"""Files of audio, .wav or bare samples: one per item, written as fast as the item is decoded."""
+"""Sinks that write audio files, .wav or raw PCM: one per item, as fast as the item is decoded."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class PcmSink(AudioFileSink):
     _kind = "pcm"
 
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
-        """See `AudioFileSink.play`. A thread that writes to stdout waits for its reader even if cancelled."""
+        """See `AudioFileSink.play`. A cancelled write to stdout still waits until its reader takes it."""
         if self._path != Path("-"):
             await super().play(buffers)
             return

@@ -38,5 +38,5 @@ class AudioServerOptions(ListenOptions):
     meta_key: str = DEFAULT_META_KEY
     """The key of `_meta` under which a read may give its range."""
     origin_seconds: float = 10.0
-    """The silence that an origin is allowed; twice this and a second stay below a client's 30 s for a
+    """Limits the silence of an origin. Two attempts, a second apart, stay below a client's 30 s for a
     page."""

@@ -1,7 +1,8 @@
 """The audio server: the tools `musicPlayer` and `set_volume`, a resource that reads URLs in ranges, a prompt.
 
-The resource `resource://read_from_http` is a range of a URL, which is plain or in base64url (in it, reserved
-characters survive a URI template). docs/ranged-resources.md has the ways to ask for the range.
+The resource `resource://read_from_http` is a range of a URL. The URL is plain, or in base64url so that
+reserved characters survive a URI template. docs/ranged-resources.md has the forms in which a client states
+the range.
 
 A link to the library is read from its file, whichever process of the user made it (`media_links`); any other
 URL is fetched. The server runs over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library.
@@ -63,7 +64,7 @@ TEMPLATE: Final = URI + "{?url,start,end}"
 MCP_PATH: Final = "/mcp"
 RETRY_SECONDS: Final = 1.0
 TTL_SECONDS: Final = 24 * 3600.0
-"""Limits the sharing of a page, which names the version of its file."""
+"""The time for which clients may share a page, which names the version of its file."""
 DONE: Final = b"[DONE]"
 """The blob that marks the end: no byte is at this offset or after it."""
 
@@ -246,11 +247,11 @@ class AudioTools:
         if isinstance(volume, bool) or not isinstance(volume, int) or not 1 <= volume <= 100:
             return _failed(f"volume: expected an integer from 1 to 100, got {volume!r:.80}")
         try:
-            how = await self.mixer.set_volume(volume)
+            means = await self.mixer.set_volume(volume)
         except PlayheadError as error:
             return _failed(f"The volume was not set: {error}")
         return types.CallToolResult(
-            content=[types.TextContent(type="text", text=f"Volume set to {volume} ({how}).")]
+            content=[types.TextContent(type="text", text=f"Volume set to {volume} ({means}).")]
         )
 
 
@@ -326,7 +327,7 @@ async def serve(
         ConfigError: the library's `library.json` is invalid.
         ConnectError: the endpoint of `options.dial` refuses this server.
     """
-    # The user's mistakes are found before a nursery would wrap the error in a group.
+    # The user's mistakes are checked first, outside any nursery that would wrap the error in a group.
     if options.dial is not None:
         check_endpoint(options.dial)
     origins = parse_origins(options.allow_origins)
@@ -390,12 +391,12 @@ async def open_audio_server(
         mixer = SystemMixer(environment=options.mixer_environment)
     limits = replace(options.limits, page_seconds=options.origin_seconds)
     async with trio.open_nursery() as nursery:
-        own = await nursery.start(serve_origin, links)
+        origin = await nursery.start(serve_origin, links)
         async with guarded_client(allow_origins=origins, limits=limits) as client:
             yield AudioTools(
                 library=library,
                 links=links,
-                origin=own,
+                origin=origin,
                 client=client,
                 mixer=mixer,
                 meta_key=options.meta_key,

@@ -22,8 +22,6 @@ COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
     "osascript": lambda percent: ["-e", f"set volume output volume {percent}"],
 }
 """The commands of PipeWire, PulseAudio, ALSA and macOS, in the order in which they are tried."""
-
-
 RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
 RUNTIME_DIRECTORIES: Final = Path("/run/user")
 """The place of one directory per user id, made by systemd and elogind (XDG Base Directory Specification)."""

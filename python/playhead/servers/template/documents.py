@@ -213,7 +213,7 @@ class _Findings:
                 self._explain_error(error, place)  # a constant says more than its type
 
     def _explain_branch(self, error: ValidationError, path: str) -> None:
-        """Report the branch that fits best, or list the branches if several fit alike."""
+        """Report the errors of the branch that fits best, or list the branches if several fit alike."""
         branches = _branches(error)
         value = error.instance
         if not branches:

@@ -69,14 +69,15 @@ class ShippedPages:
     def search(self, query: str, most: int) -> list[tuple[ShippedPage, float]]:
         """Return the `most` best pages and their scores, best first; empty if none of the words occurs.
 
-        A word counts the more, the more often the page has it and the fewer pages have it (tf-idf).
+        The weight of a word is its tf-idf: it grows with its count in the page, and with its rarity in
+        others.
         """
         counts = [_counts(page) for page in self.pages]
         scores = [0.0] * len(counts)
         for word in set(words(query)):
-            having = sum(word in page for page in counts)
-            if having:
-                rarity = math.log(1 + len(counts) / having)
+            pages_with_word = sum(word in page for page in counts)
+            if pages_with_word:
+                rarity = math.log(1 + len(counts) / pages_with_word)
                 scores = [
                     score + rarity * (1 + math.log(page[word])) if page[word] else score
                     for score, page in zip(scores, counts, strict=True)

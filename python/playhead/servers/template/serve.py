@@ -126,7 +126,7 @@ async def open_template_server(
 
 @asynccontextmanager
 async def _parts(options: TemplateServerOptions) -> AsyncIterator[tuple[Server[dict[str, Any]], Metrics]]:
-    # The user's mistakes are found before anything is opened.
+    # The user's mistakes are reported before anything is opened.
     origins = parse_origins(options.search_origins)
     if options.search_url is not None and "{query}" not in options.search_url:
         raise UsageError(
@@ -173,7 +173,7 @@ def template_app(
         UsageError: a web origin or the token is invalid.
     """
     access = Access.for_host(options.host, web_origins=options.web_origins, token=options.token)
-    # Both at one path: a route of Starlette's answers either HTTP or WebSocket.
+    # Both have the same path, because a route of Starlette answers either HTTP or WebSocket.
     over_http = streamable_http_app(server, ENDPOINTS["mcp"], sessions=options.sessions)
     over_websocket = websocket_routes(server, ENDPOINTS["mcp"])
     app = Starlette(

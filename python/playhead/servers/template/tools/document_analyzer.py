@@ -17,7 +17,7 @@ MAX_CHARS: Final = 100_000
 WORDS_A_MINUTE: Final = 240
 """Silent reading of English prose (Brysbaert 2019: 238)."""
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)")
-"""The last of several marks. (With `[.!?]+`, 100,000 marks before a letter took a minute.)"""
+"""Matches the last mark of a run such as `?!`. `[.!?]+` would be quadratic in a long run before a letter."""
 
 DEFINITION: Final = types.Tool(
     name="document_analyzer",
@@ -85,15 +85,15 @@ def document_analyzer(pages: ShippedPages) -> TemplateTool:
     """Return the tool over the shipped pages."""
 
     async def run(arguments: Arguments) -> types.CallToolResult:
-        # In a thread: 100,000 characters take some tens of milliseconds, and other clients should not wait.
         text = _text_of(pages, arguments)
+        # In a thread: 100,000 characters take some tens of milliseconds, and other clients should not wait.
         return await trio.to_thread.run_sync(analyze, text, arguments["max_keywords"])
 
     return TemplateTool(definition=DEFINITION, run=run)
 
 
 def analyze(text: str, max_keywords: int) -> types.CallToolResult:
-    """Analyze `text`, in time linear in its length."""
+    """Analyze `text`, in nearly linear time."""
     word_count = len(text.split())
     keywords = sorted(Counter(words(text)).items(), key=lambda pair: (-pair[1], pair[0]))[:max_keywords]
     facts: dict[str, Any] = {

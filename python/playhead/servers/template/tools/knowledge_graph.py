@@ -156,11 +156,11 @@ class KnowledgeGraph:
         With `relation`, only relations of this name count.
         """
         edges = [edge for edge in self.relations if relation in (None, edge.relation)]
-        reached, met = {entity.name}, []
+        names, near = {entity.name}, list[Relation]()
         for _ in range(depth):
-            met = [edge for edge in edges if edge.source in reached or edge.target in reached]
-            reached |= {name for edge in met for name in (edge.source, edge.target)}
-        return [each for each in self.entities if each.name in reached], met
+            near = [edge for edge in edges if edge.source in names or edge.target in names]
+            names |= {name for edge in near for name in (edge.source, edge.target)}
+        return [each for each in self.entities if each.name in names], near
 
 
 def knowledge_graph(graph: KnowledgeGraph) -> TemplateTool:

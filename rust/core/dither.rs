@@ -10,8 +10,8 @@
 /// Full scale of a 16-bit sample.
 const SCALE: f32 = 32768.0;
 
-/// Added and subtracted, it rounds to an integer, ties to even, what is near 16 bits. `round_ties_even` is a call per
-/// sample where SSE 4.1 may be missing: a third of the time that a conversion took.
+/// Adding and subtracting this rounds a value in the range of 16 bits to an integer, ties to even. `round_ties_even` is
+/// a call per sample where SSE 4.1 may be missing: a third of the time that a conversion took.
 const TO_INTEGER: f32 = 12_582_912.0;
 
 /// Multiplier and increment of Knuth's generator (MMIX); its upper 32 bits are used.
@@ -28,8 +28,8 @@ impl Dither {
     /// Converts native-endian floats to native-endian 16-bit samples, as many as both have room for. Values beyond
     /// full scale are clamped; NaN is silence.
     ///
-    /// A value that 16 bits hold exactly is left alone: silence stays silent, and audio that was 16-bit before is
-    /// what it was.
+    /// A value that 16 bits represent exactly gets no noise: silence stays silent, and audio that was 16-bit before is
+    /// unchanged.
     pub fn convert(&mut self, floats: &[u8], out: &mut [u8]) {
         let (floats, _) = floats.as_chunks::<4>();
         let (samples, _) = out.as_chunks_mut::<2>();

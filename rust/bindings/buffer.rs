@@ -1,5 +1,5 @@
-//! The memory of Python objects as slices, for the duration of one call, and `bytes` that grow before anyone
-//! has them. All `unsafe` of the bindings is here, in device_callback.rs and in interpreter.rs.
+//! The memory of Python objects as slices, for the duration of one call, and `bytes` that grow before Python code sees
+//! them. All `unsafe` of the bindings is here, in device_callback.rs and in interpreter.rs.
 //!
 //! PyO3's `PyBuffer` boxes its view; an audio callback must not allocate, so the view lives on the stack.
 
@@ -53,7 +53,7 @@ impl View {
             let copy = ffi::PyBytes_FromStringAndSize(start.cast(), len);
             Bound::from_owned_ptr_or_err(object.py(), copy)?.cast_into_unchecked::<PyBytes>()
         };
-        self.release(); // its owner may be resized while `work` is detached
+        self.release(); // so that the owner of the memory may be resized while `work` is detached
         Ok(self.copy.insert(copy.unbind()).as_bytes(object.py()))
     }
 
@@ -113,8 +113,8 @@ pub fn with_text<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R) ->
     if let Ok(text) = text.to_str() {
         return Ok(work(text.as_bytes()));
     }
-    // A lone surrogate has no UTF-8. Encoded anyway it is a byte outside the alphabet, at the right
-    // index, because every character before the first fault is ASCII.
+    // A lone surrogate has no UTF-8. With "surrogatepass" it becomes bytes outside the alphabet, at the right index,
+    // because every character before the first fault is ASCII.
     let encoded = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
     with_bytes(&encoded, work)
 }

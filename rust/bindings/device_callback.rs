@@ -100,7 +100,7 @@ unsafe extern "C" fn stop_callback(device: *mut c_void) {
 #[pyclass(name = "DeviceCallback", module = "playhead._core", frozen)]
 pub struct PyDeviceCallback {
     target: Arc<Target>,
-    /// The count of `target` that belongs to the device; null once freed, and without a device.
+    /// The reference to `target` that the device holds; null once freed, and without a device.
     lent: AtomicPtr<Target>,
     is_stopped: Mutex<bool>,
     stopped: Condvar,

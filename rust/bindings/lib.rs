@@ -27,9 +27,7 @@ mod _core {
     use super::*;
 
     #[pymodule_export]
-    use super::base64::check_base64;
-    #[pymodule_export]
-    use super::base64::decode_base64;
+    use super::base64::{check_base64, decode_base64};
     #[pymodule_export]
     use super::device_callback::PyDeviceCallback;
     #[pymodule_export]
@@ -41,15 +39,13 @@ mod _core {
     #[pymodule_export]
     use super::ogg::{OggPage, OggReader};
     #[pymodule_export]
-    use super::pipe::PyPipe;
+    use super::pipe::{PyPipe, PyPipeStatistics};
     #[pymodule_export]
-    use super::pipe::PyPipeStatistics;
+    use super::planner::{Planner, PlannerStatistics, Request};
     #[pymodule_export]
     use super::playout::PyPlayout;
     #[pymodule_export]
     use super::vorbis::VorbisStream;
-    #[pymodule_export]
-    use crate::planner::{Planner, PlannerStatistics, Request};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -8,8 +8,8 @@ use pyo3::types::PyBytes;
 
 use crate::buffer::{GrowingBytes, with_bytes};
 
-/// The capacity up to which it grows only as needed: the allocator can reuse the memory of the message before if the
-/// sizes are alike.
+/// The capacity up to which a buffer grows only as needed: the allocator can reuse the memory of the previous message
+/// if the sizes are alike.
 const SMALL_BYTES: usize = 4 << 20;
 /// The next capacity: the longest message by default, and one more read. Memory that is never written to costs
 /// nothing, and a later move would lose the large pages.

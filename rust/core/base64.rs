@@ -123,7 +123,7 @@ pub fn check(text: &[u8]) -> Result<(), Base64Error> {
     while let Some((before, after)) = rest.split_at_checked(4 * QUADS)
         && !after.is_empty()
     {
-        // Padding before the end leaves `out` longer than `before` decodes to.
+        // With padding before the end, `before` decodes to less than `out`, and `fill` refuses it.
         fill(before, &mut out).ok_or_else(|| fault_of(text))?;
         rest = after;
     }
@@ -158,7 +158,7 @@ fn fill_split(text: &[u8], first: &mut [u8], second: &mut [u8]) -> Option<()> {
     fill(after, after_out)
 }
 
-/// The fault of a refused text. If a careful reading finds none, the slices had the wrong length.
+/// The fault of a refused text. If [`find_fault`] finds none, the slices had the wrong length.
 fn fault_of(text: &[u8]) -> Base64Error {
     find_fault(text).unwrap_or(Base64Error {
         kind: Base64Kind::Length,

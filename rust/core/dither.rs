@@ -34,8 +34,8 @@ impl Dither {
     /// Converts native-endian floats to native-endian 16-bit samples, as many as both have room for. Values beyond
     /// full scale are clamped; NaN is silence.
     ///
-    /// A value that 16 bits hold exactly is left alone: silence stays silent, and audio that was 16-bit before is
-    /// what it was.
+    /// A value that 16 bits represent exactly gets no noise: silence stays silent, and audio that was 16-bit before is
+    /// unchanged.
     pub fn convert(&mut self, floats: &[u8], out: &mut [u8]) {
         let (floats, _) = floats.as_chunks::<4>();
         let (samples, _) = out.as_chunks_mut::<2>();

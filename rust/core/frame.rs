@@ -1,34 +1,34 @@
 //! Reads the structure of a JSON-RPC message from its bytes, in one pass, without building a tree.
 //!
-//! A page is one long base64 string in a small message. A parser copies that string, and checks every
-//! character of it, before anyone can decode it. Here its place is found instead: the caller parses the
+//! A page is one long base64 string in a small message. A parser would copy that string, and check every
+//! character of it, before anyone could decode it. The scan finds its place instead: the caller parses the
 //! [envelope](Frame::envelope), which is the message without it, and decodes the string where it lies.
-//! The same pass counts what a parser does not limit: the nesting and the number of values.
+//! The same pass counts the nesting and the number of values, which a parser does not limit.
 //!
 //! Theory of operation. Outside strings each byte is looked at; inside, `memchr` jumps to the next quote or
 //! backslash. A stack of [`Place`]s says which of the few known objects and lists encloses the current byte;
 //! [`Place::child`] is the whole table. A key counts by its meaning, so `"bl\u006fb"` is `blob`.
 //!
 //! The rules:
-//! * Any bytes have counts. For JSON they are those of a parser. For anything else they still bound what a
-//!   parser builds before it finds the fault, and strings that do not end hide nothing.
+//! * Any bytes have counts. For JSON they are those of a parser. For other bytes they bound the values that a
+//!   parser builds before it finds the fault: even after a string without an end, brackets and commas count.
 //! * A blob is the value at exactly `result.contents[i].blob`, `result.content[i].data` or
 //!   `result.content[i].resource.blob` of a result, as long as [`BLOB_MIN_BYTES`], and only of the ASCII
 //!   characters that stand for themselves in JSON. So the envelope is JSON if and only if the message is, and
 //!   a string that is not base64 is the decoder's to refuse, at the same index as ever.
-//! * Parsers disagree about an object that repeats a key. If one on the way to a blob repeats a known one,
-//!   the message has no blobs here, and all of it is left to the parser.
-//! * An id is given if it is written plainly: an integer of 64 bits, or a string without escapes.
+//! * Parsers disagree about an object that repeats a key. If an object that encloses a blob repeats a known
+//!   key, the frame has no blobs, and the parser reads the whole message.
+//! * A frame has the id if it is written plainly: an integer of 64 bits, or a string without escapes.
 
 use std::iter::once;
 use std::ops::Range;
 
 use memchr::{memchr2, memmem};
 
-/// The shortest string that is taken out: below it a copy costs less than a view.
+/// The length of the shortest blob: copying a shorter string costs less than a view of it.
 pub const BLOB_MIN_BYTES: usize = 1024;
 
-/// The longest string that is given as an id.
+/// The length of the longest string that counts as an id.
 pub const ID_MAX_BYTES: usize = 256;
 
 /// The kind of a message, by its keys in this order: `method` (with or without `id`), `result`, `error`.
@@ -283,7 +283,7 @@ impl Place {
         }
     }
 
-    /// The blob that a string under `key` is.
+    /// The field of the blob that a string under `key` is, if it is one.
     const fn field(self, key: Name) -> Option<Field> {
         match (self, key) {
             (Self::ContentsItem, Name::Blob) => Some(Field::ContentsBlob),
@@ -297,7 +297,7 @@ impl Place {
         matches!(self, Self::Contents | Self::Content)
     }
 
-    /// An object whose keys matter.
+    /// Returns whether this is an object whose keys matter.
     const fn has_names(self) -> bool {
         matches!(
             self,
@@ -306,7 +306,7 @@ impl Place {
     }
 }
 
-/// Levels at which a place can be known: outside, and the five down to a resource.
+/// The levels at which a place can be known: outside, and five from the message down to a resource.
 const LEVELS: usize = 6;
 
 #[derive(Clone, Copy)]
@@ -319,7 +319,7 @@ struct Level {
 struct Scanner<'a> {
     data: &'a [u8],
     at: usize,
-    /// Below 0 in bytes that close more than they open.
+    /// Below 0 if more brackets were closed than opened.
     depth: isize,
     depth_max: isize,
     opened: usize,
@@ -371,7 +371,7 @@ impl<'a> Scanner<'a> {
                 b'}' | b']' => self.close(),
                 b',' => self.comma(),
                 b':' => self.after_colon = true,
-                // Outside a string it is not JSON; there it escapes a quote all the same.
+                // Outside a string a backslash is not JSON; it escapes a quote there, too.
                 b'\\' if matches!(self.data.get(self.at + 1), Some(b'"' | b'\\')) => self.at += 1,
                 b'-' | b'0'..=b'9' => self.number(),
                 _ => {}
@@ -447,7 +447,7 @@ impl<'a> Scanner<'a> {
         self.after_colon = false;
     }
 
-    /// A string, from its quote on.
+    /// Reads a string, from its quote on.
     fn string(&mut self) {
         let start = self.at + 1;
         let Some((end, is_plain)) = self.end_of_string(start) else {
@@ -515,7 +515,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A string without an end: not JSON. What follows its quote is counted as if it were structure.
+    /// Reads a string without an end, which is not JSON. The bytes after its quote are counted as structure.
     fn unfinished(&mut self, start: usize) {
         self.at = self.data.len();
         for &byte in self.data.get(start..).unwrap_or_default() {
@@ -528,7 +528,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A number, from its first byte on; stays on its last.
+    /// Reads a number, from its first byte on, and stays on its last.
     fn number(&mut self) {
         let rest = self.data.get(self.at..).unwrap_or_default();
         let len = rest

@@ -66,7 +66,7 @@ impl Page {
         })
     }
 
-    /// Its size, all in all.
+    /// Its size, header included.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.raw.len()
@@ -127,7 +127,7 @@ impl Pages {
         self.is_over = true;
     }
 
-    /// Offset of the first byte that is not part of a page so far.
+    /// The offset of the first byte that was neither read as part of a page nor skipped.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
@@ -197,8 +197,8 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// The packets that end on `page`, the next one of the logical stream. A packet whose beginning or whose middle
-    /// is missing is dropped; of a longer one than [`PACKET_MAX_BYTES`] that much is kept.
+    /// Returns the packets that end on `page`, the next one of the logical stream. A packet is dropped if its beginning
+    /// or its middle is missing, and truncated to [`PACKET_MAX_BYTES`].
     pub fn push(&mut self, page: &Page) -> Vec<Vec<u8>> {
         let follows = self.number.is_none_or(|number| number == page.number);
         let beginning = self.open.take().filter(|_| follows && page.is_continued);

@@ -43,8 +43,8 @@ pub trait Wake: Send + Sync {
     /// never blocks.
     fn wake(&self);
 
-    /// Blocks until `waiting` returns false, or for at most `timeout`; returns whether it did return false. It is
-    /// called first, and again after every token. An implementation takes the token *before* it calls.
+    /// Blocks until `waiting` returns false, or for at most `timeout`; returns whether `waiting` returned false.
+    /// `waiting` is called first, and again after every token, which is taken *before* the call.
     fn wait_while(&self, timeout: Option<Duration>, waiting: &mut dyn FnMut() -> bool) -> bool;
 }
 
@@ -116,7 +116,7 @@ const NOT_ARMED: u64 = u64::MAX;
 struct Ledger {
     writer: Writer,
     reader_waits: bool,
-    /// [`Pipe::interrupt`] was called, and neither a waiting read nor a seek has taken it.
+    /// True if [`Pipe::interrupt`] was called, and neither a waiting read nor a seek has consumed it.
     interrupted: bool,
 }
 
@@ -150,7 +150,7 @@ pub struct Pipe<W, E> {
     ledger: Mutex<Ledger>,
     arrived: Condvar,
     state: AtomicU8,
-    /// The writer asked for a wake once no more than this many bytes are readable.
+    /// The number of readable bytes at which the writer wants a wake, or [`NOT_ARMED`].
     armed: AtomicU64,
     wake: W,
     error: OnceLock<E>,
@@ -264,14 +264,14 @@ impl<W: Wake, E> Pipe<W, E> {
         let _ledger = lock(&self.ledger);
         self.armed
             .store(low_bytes.min(NOT_ARMED - 1), Ordering::Relaxed);
-        // Pairs with the fence in `wake_writer`: either this sees the change, or the one who changes it sees this.
+        // Pairs with the fence in `wake_writer`: either this thread sees the change, or the other sees `armed`.
         fence(Ordering::SeqCst);
         let is_low = self.tail().saturating_sub(self.head()) <= low_bytes;
-        let is_so = is_low || self.state() != State::Open;
-        if is_so {
+        let is_ready = is_low || self.state() != State::Open;
+        if is_ready {
             self.armed.store(NOT_ARMED, Ordering::Relaxed);
         }
-        is_so
+        is_ready
     }
 
     /// Blocks a writing thread until `room_bytes` more fit past the tail; false if `timeout` passes first.
@@ -282,8 +282,8 @@ impl<W: Wake, E> Pipe<W, E> {
         self.wait_room_unless(room_bytes, timeout, || false)
     }
 
-    /// As [`Self::wait_room`], but returns false once `interrupted` returns true. It is called first and after every
-    /// token of the [`Wake`].
+    /// Waits like [`Self::wait_room`], but returns false once `interrupted` returns true, which is called first and
+    /// after every token of the [`Wake`].
     ///
     /// # Errors
     /// As [`Self::wait_room`].
@@ -340,16 +340,16 @@ impl<W: Wake, E> Pipe<W, E> {
         Ok(())
     }
 
-    /// Ends the wait of a blocked [`Pipe::read`], or else of the next one that would block, as a timeout would: its
-    /// thread has a seek to make. A [`Pipe::seek`] withdraws it.
+    /// Ends the wait of a blocked [`Pipe::read`], or else of the next one that would block, as a timeout would, because
+    /// its thread has to seek. A [`Pipe::seek`] withdraws the interrupt.
     pub fn interrupt(&self) {
         let mut ledger = lock(&self.ledger);
         ledger.interrupted = true;
         self.wake_reader(ledger);
     }
 
-    /// Takes back the end of a stream that was closed, so that more can be written. Returns whether it was closed. The
-    /// reader may have seen the end before.
+    /// Opens a closed stream again, so that more can be written. Returns whether it was closed. The reader may have
+    /// seen the end before.
     pub fn reopen(&self) -> bool {
         let _ledger = lock(&self.ledger);
         let Some(next) = self.state().after(Event::Reopen) else {
@@ -393,8 +393,8 @@ impl<W: Wake, E> Pipe<W, E> {
     }
 
     /// Copies bytes that the reader has passed and that are still kept, from `offset` up to the head, as many as
-    /// fit into `out`. Returns how many; none if `offset` is the head or is not kept. For a hash of what was
-    /// taken: made here, and not in an audio callback.
+    /// fit into `out`. Returns their number: 0 if `offset` is the head or is not kept. Use it to hash the bytes that an
+    /// audio callback took, outside of the callback.
     pub fn copy_behind(&self, offset: u64, out: &mut [u8]) -> usize {
         lock(&self.ledger).writer.copy_behind(offset, out)
     }
@@ -496,8 +496,8 @@ impl<W: Wake, E> Pipe<W, E> {
         }
     }
 
-    /// Wakes a writer that asked for it. `readable_bytes` may be out of date, but only too low: a
-    /// superfluous wake is harmless.
+    /// Wakes the writer if it is armed and few enough bytes are readable. `readable_bytes` may be out of date, but only
+    /// too low: a superfluous wake is harmless.
     fn wake_writer(&self, readable_bytes: u64) {
         // Pairs with the fence in `arm`.
         fence(Ordering::SeqCst);

@@ -2,25 +2,25 @@
 //! on any clock that does not run back.
 //!
 //! # Rules
-//! * Everything below the frontier is received, in flight, or a hole that is read again; nothing is in two of them. So
-//!   every byte is requested until it has arrived, and stored once.
+//! * The frontier is the end of the pages requested so far. Each byte below it is received, in flight, or in a hole
+//!   that is read again. So every byte is requested until it has arrived, and stored once.
 //! * No page ends past reader + room ahead: memory is bounded by construction.
 //! * One answer proves no end (`ending`). A short page is a hint: the rest is requested, or the next page starts where
 //!   it stopped.
-//! * A failure is retried as long as the reader's patience lasts (`patience`); the stream then breaks at its offset,
-//!   once all before it has arrived.
+//! * A failure is retried as long as the reader's patience lasts (`patience`). Then the stream breaks at the offset of
+//!   the failure, once all bytes before it have arrived.
 //! * Late is not failed: a late page is read a second time, within a budget, and the first answer counts.
 //!
 //! # Theory of operation
-//! Pages double from a small one, so that the first audio waits for 8 KiB and not for 100 KiB, while the first burst of
-//! three fills the latency, and shows a link that is steady (`steady`). After that the link's delivery rate and least
+//! Pages double from a small one, so that the first audio waits for 8 KiB and not for 100 KiB. The first burst of three
+//! fills the latency, and shows whether the link is steady (`steady`). After that the link's delivery rate and least
 //! latency give the bandwidth-delay product: that many bytes, and one page, are kept in flight (BBR: Cardwell et al.,
-//! ACM Queue 14(5), 2016; draft-ietf-ccwg-bbr). More would queue and make a retry or a seek slow; less would idle. The
-//! rate a window can show doubles at most from round to round, hence the start-up gain of two, and the measurement of
-//! how closely the first answers follow each other. New pages leave about a transfer apart: those that leave together
-//! arrive together, and leave the link idle together. Lateness comes from smoothed latency and variance (RFC 6298) plus
-//! the transfer of what is queued. If the rate grows with the pages, a cost per page limits and not bandwidth, as with a
-//! server that answers one read at a time: pages grow.
+//! ACM Queue 14(5), 2016; draft-ietf-ccwg-bbr). More would queue and make a retry or a seek slow; less would idle. A
+//! window limits the rate that is measured, so this rate at most doubles from round to round: hence the start-up gain
+//! of two, and a second measurement, of how closely the first answers follow each other. New pages leave about a
+//! transfer apart: those that leave together arrive together, and leave the link idle together. Lateness comes from
+//! smoothed latency and variance (RFC 6298) plus the transfer of what is queued. If the rate grows with the pages, the
+//! limit is a cost per page and not bandwidth, as with a server that answers one read at a time: pages grow.
 
 use std::cmp::min;
 use std::ops::Range;
@@ -83,9 +83,9 @@ pub enum Broken {
     Patience,
     /// The server asks to wait this many seconds, longer than the reader's patience.
     RetryAfter(f64),
-    /// The server refused the range repeatedly, or its answer is one that no retry mends.
+    /// The server refused the range repeatedly, or failed in a way that no retry helps.
     Refused,
-    /// This many successful answers in a row had no new byte.
+    /// The server sent this many successful answers in a row without a new byte.
     Stagnant(u32),
     /// The server claims an end there, and serves bytes past it.
     Contradiction,
@@ -117,9 +117,9 @@ pub struct Planner {
     settings: Settings,
     now: f64,
     next_id: u64,
-    /// First byte wanted, or last sought.
+    /// The first byte wanted, or the target of the last seek.
     base: u64,
-    /// All below is received, in flight or a hole.
+    /// The end of the pages requested so far.
     frontier: u64,
     /// The bytes that have arrived since the last seek.
     received: RangeSet,
@@ -137,25 +137,26 @@ pub struct Planner {
     patience: Patience,
     /// The time at which bytes of any answer arrived last, reported by the driver.
     heard_at: f64,
-    /// The lowest offset that no retry mends, and why: the stream breaks there once all before it has arrived.
+    /// The lowest offset where no retry helps, and why: the stream breaks there once all bytes before it have arrived.
     barrier: Option<(u64, Broken)>,
     /// The reason why the stream breaks at any offset.
     broken: Option<Broken>,
     /// Ranges that failed and are read again.
     failed: RangeSet,
-    /// The size limit of the next read of the head page, after it broke off.
+    /// The size limit of the next read at the first missing byte, after an answer broke off.
     retry_bytes: u64,
     /// Ranges that were damaged once.
     damaged: RangeSet,
-    /// A corroborating read has failed since the last new byte.
+    /// True if a corroborating read has failed since the last new byte.
     evidence_failed: bool,
+    /// Successful answers in a row without a new byte.
     stagnant: u32,
     stagnant_at: f64,
     /// The time at which an answer arrived or a read failed last.
     settled_at: f64,
-    /// The end of the room. A seek back inside what is kept does not move it.
+    /// The end of the room. It stays when the reader moves back inside the bytes that are kept.
     room_to: u64,
-    /// The ring was full, and drains before the next request.
+    /// True if the ring was full, and drains before the next request.
     sleeping: bool,
     estimates: Estimates,
     sizing: Sizing,
@@ -229,16 +230,16 @@ impl Planner {
         }
         let new_bytes = self.store(&flight, got_to);
         if self.frontier == flight.end && got_to < flight.end {
-            self.frontier = got_to; // nothing later is in flight: the next page starts here
+            self.frontier = got_to; // no later page was requested: the next page starts here
         }
-        let denied = end.and_then(|by| self.claimed(&flight, got_to, by));
+        let false_claim = end.and_then(|by| self.claimed(&flight, got_to, by));
         self.corroborated(&flight, n_bytes > 0);
         if new_bytes > 0 {
             self.progressed(&flight, got_to, new_bytes, end.is_some());
-        } else if end.is_none() || denied.is_some() {
+        } else if end.is_none() || false_claim.is_some() {
             self.stagnate(&flight);
         }
-        for at in [refuted, denied].into_iter().flatten() {
+        for at in [refuted, false_claim].into_iter().flatten() {
             self.claimed_falsely(&flight, at);
         }
         self.decide();
@@ -251,7 +252,7 @@ impl Planner {
         let Some(flight) = self.settle(id) else {
             return;
         };
-        self.window.lost();
+        self.window.shrink();
         match flight.purpose {
             Purpose::Probe => self.probe_failed(&flight, failure),
             Purpose::Corroborate(purpose) => self.uncorroborated(&flight, purpose, failure),
@@ -333,9 +334,9 @@ impl Planner {
         {
             return None;
         }
-        let question = self.next_probe().or_else(|| self.next_corroboration());
-        if question.is_some() || self.pages_held {
-            return question;
+        let evidence = self.next_probe().or_else(|| self.next_corroboration());
+        if evidence.is_some() || self.pages_held {
+            return evidence;
         }
         self.next_hole()
             .or_else(|| self.next_hedge())
@@ -407,14 +408,12 @@ impl Planner {
         self.room_to = self.base.saturating_add(self.settings.capacity_bytes);
         self.ending.forget_claims();
         self.patience.progress(self.now, true);
-        let is_serial = self.estimates.serial.is_certain();
-        let second = (self.audio_rate * SERIAL_PAGE_SECONDS) as u64;
-        let first = if is_serial {
-            second + SERIAL_PAGE_BYTES
+        let first_page_bytes = if self.estimates.serial.is_certain() {
+            (self.audio_rate * SERIAL_PAGE_SECONDS) as u64 + SERIAL_PAGE_BYTES
         } else {
             0
         };
-        self.sizing.restart(first);
+        self.sizing.restart(first_page_bytes);
         self.flights.drain_ids()
     }
 
@@ -434,9 +433,9 @@ impl Planner {
         self.end_at(end);
     }
 
-    /// Adopts the server's own page size, at least 1 byte and at most the ring.
+    /// Sets the server's own page size, at least 1 byte and at most the ring.
     pub fn set_page_bytes(&mut self, page_bytes: u64) {
-        self.sizing.adopt(page_bytes);
+        self.sizing.set_page_bytes(page_bytes);
     }
 
     // --- state -----------------------------------------------------------------------------------------
@@ -502,8 +501,7 @@ impl Planner {
 
     fn in_flight_limit(&self) -> usize {
         let limit = self.window.limit(self.sizing.whole_bytes());
-        let is_serial = self.estimates.serial.is_certain();
-        if is_serial {
+        if self.estimates.serial.is_certain() {
             limit.min(IN_FLIGHT_SERIAL)
         } else {
             limit

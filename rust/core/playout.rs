@@ -16,11 +16,12 @@
 //! Audio that ran dry is held back until enough is in hand again: one pause instead of many short ones. A sink
 //! with its own thread takes audio as fast as it is decoded and always waits for more, so it never runs dry.
 //!
-//! A seek ([`Playout::seek`]) leaves a mark in the pipe, see `cut.rs`: the sink fades the audio before it out, skips the
-//! rest up to the mark, and fades in what follows. Neither side waits for the other.
+//! A seek ([`Playout::seek`]) leaves a cut in the pipe, see `cut.rs`: the sink fades out the audio before the cut,
+//! skips the rest up to it, and fades in the audio after it. Neither side waits for the other.
 //!
-//! Audio of another playout may be mixed in ([`Playout::mix`]): an announcement over music. It is the same as playing it,
-//! so its own fades, seeks and counts apply. A playout that is closed holds what is mixed into it, as a pause would.
+//! Another playout, the overlay, may be mixed in ([`Playout::mix`]): an announcement over music. The overlay plays as
+//! if it had the device for itself, with its own fades, seeks and counts. If the playout below it is closed, the
+//! overlay pauses.
 //!
 //! A device calls [`Output::call`] from a thread with real-time priority. Everything below that call
 //! takes no lock, allocates nothing and does not panic: the phase and the settings are atomics, a change of
@@ -43,6 +44,8 @@ mod mix;
 mod output;
 
 use std::num::NonZeroU32;
+use std::ops::ControlFlow::{self, Break, Continue};
+// Not those of `crate::sync`: these counters and flags order nothing, so they are relaxed and hidden from loom.
 use std::sync::atomic::{
     AtomicBool as Flag, AtomicU32 as Word, AtomicU64 as Counter, Ordering::Relaxed,
 };
@@ -173,12 +176,12 @@ pub struct PlayoutSettings {
     pub spare_bytes: u64,
 }
 
-/// The wait for a sink to skip void audio: a device takes a period, and skips, every 20 to 60 ms.
+/// The longest wait for a sink to skip void audio. A device takes a period, and skips, every 20 to 60 ms.
 const CUT_WAIT: Duration = Duration::from_millis(100);
 /// `first_audio`: nothing was taken yet.
 const NEVER: u64 = u64::MAX;
-/// `stop_frames`: no stop was asked for.
-const PLAYS: u32 = u32::MAX;
+/// `stop_frames`: no stop was requested.
+const NO_STOP: u32 = u32::MAX;
 
 /// Audio of one item between one decoder and one sink.
 pub struct Playout<W, E> {
@@ -188,17 +191,17 @@ pub struct Playout<W, E> {
     paused: AtomicBool,
     /// Frames over which to fade out and close.
     stop_frames: Word,
-    /// The decoder's thread is in `wait_room`, so it does not look at the phase.
+    /// True while the decoder's thread is in `wait_room`, where it does not look at the phase.
     writer_waits: AtomicBool,
-    /// The decoder's thread is to leave `wait_room`.
+    /// True if the decoder's thread must leave `wait_room`.
     interrupted: AtomicBool,
-    /// The sink's thread is to leave `take`.
+    /// True if the sink's thread must leave `take`.
     take_interrupted: AtomicBool,
     level: Level,
     cuts: Cuts,
-    /// The frame before the next one was audio, of this playout or of the one that it follows.
+    /// True if the last frame taken was audio, of this playout or of the one before it.
     sounding: Flag,
-    /// A seek muted the level: the next audio fades in.
+    /// True if a seek muted the level, so that the next audio fades in.
     was_cut: Flag,
     frames: Counter,
     position: Counter,
@@ -209,10 +212,10 @@ pub struct Playout<W, E> {
     heard: Heard,
     next: OnceLock<Arc<Self>>,
     withdrawn: Flag,
-    /// The sink has taken the last frame, in whatever phase it is now.
+    /// True once the sink has taken the last frame, even if the phase is `Closed` now.
     complete: Flag,
     followed: Flag,
-    over: Mixed<W, E>,
+    overlay: Mixed<W, E>,
     gate: Mutex<()>,
     gate_opened: Condvar,
 }
@@ -226,7 +229,7 @@ impl<W: Wake, E> Playout<W, E> {
             settings,
             phase: AtomicU8::new(Phase::Filling as u8),
             paused: AtomicBool::new(false),
-            stop_frames: Word::new(PLAYS),
+            stop_frames: Word::new(NO_STOP),
             writer_waits: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             take_interrupted: AtomicBool::new(false),
@@ -244,7 +247,7 @@ impl<W: Wake, E> Playout<W, E> {
             withdrawn: Flag::new(false),
             complete: Flag::new(false),
             followed: Flag::new(false),
-            over: Mixed::default(),
+            overlay: Mixed::default(),
             gate: Mutex::new(()),
             gate_opened: Condvar::new(),
         }
@@ -268,7 +271,7 @@ impl<W: Wake, E> Playout<W, E> {
         self.frames.load(Relaxed)
     }
 
-    /// The playhead: number of the next frame to be taken. After a seek it is the frame that was sought at once.
+    /// The playhead: number of the next frame to be taken. After a seek it is at once the frame that was sought.
     #[must_use]
     pub fn position(&self) -> u64 {
         match self.cuts.pending() {
@@ -316,13 +319,13 @@ impl<W: Wake, E> Playout<W, E> {
 
     // --- the sink --------------------------------------------------------------------------------------
 
-    /// Fills `out` with audio, and the rest with silence, at the time `now`, and adds what is mixed in. For one callback
-    /// at a time: waits for no lock, allocates nothing, never blocks. No audio of its own while it is held back or
-    /// paused, and none that is mixed in after its last frame.
+    /// Fills `out` with audio, and the rest with silence, at the time `now`, and adds the overlay. For one callback at
+    /// a time: waits for no lock, allocates nothing, never blocks. While it is held back or paused, only the overlay
+    /// plays; after its last frame, not even that.
     pub fn fill(&self, out: &mut [u8], now: Duration) -> Filled {
         let own = self.fill_alone(out, now, false);
         let mixed_bytes = match self.phase() {
-            Phase::Ended => own.audio_bytes, // what follows it goes on there
+            Phase::Ended => own.audio_bytes, // the next playout continues the overlay there
             _ => out.len(),
         };
         let mixed = out
@@ -335,7 +338,7 @@ impl<W: Wake, E> Playout<W, E> {
         }
     }
 
-    /// Fills `out` without the mixed-in playout. With `is_held`, as if it were paused.
+    /// Fills `out` without the overlay. With `is_held`, as if it were paused.
     fn fill_alone(&self, out: &mut [u8], now: Duration, is_held: bool) -> Filled {
         let mut moved = false;
         if self.phase() == Phase::Dry
@@ -345,64 +348,17 @@ impl<W: Wake, E> Playout<W, E> {
             moved |= self.advance(Event::Enough);
         }
         let mut audio_bytes = 0;
-        while let Some(rest) = out.get_mut(audio_bytes..) {
-            if rest.is_empty() {
-                break;
-            }
+        while let Some(rest) = out.get_mut(audio_bytes..)
+            && !rest.is_empty()
+        {
             let at = now + self.seconds(audio_bytes);
-            // In this order: the tail is final once the state is, and no cut that is not seen lies before the tail.
-            let state = self.pipe.state();
-            let tail = self.pipe.tail();
-            match self.cuts.pending() {
-                Pending::None => {}
-                Pending::Changing => break,
-                Pending::Cut(cut) => {
-                    let (faded_bytes, is_made) = self.make(&cut, rest, Some(at));
-                    audio_bytes += faded_bytes;
-                    if is_made {
-                        continue;
-                    }
-                    break;
-                }
-            }
-            let phase = self.phase();
-            let fade = self.fade(is_held);
-            if !phase.is_audible() {
+            let flow = self.fill_piece(rest, at, is_held);
+            let (Break(piece) | Continue(piece)) = flow;
+            audio_bytes += piece.audio_bytes;
+            moved |= piece.moved;
+            if flow.is_break() {
                 break;
             }
-            let sounds = phase == Phase::Playing || self.sounding.load(Relaxed);
-            if !sounds && !self.was_cut.load(Relaxed) {
-                self.level.skip_fade(); // nothing is heard yet, so there is nothing to fade
-            }
-            let wanted = match fade {
-                Fade::In { .. } => rest.len(),
-                Fade::Out { frames } if sounds => rest.len().min(self.level.fade_out_bytes(frames)),
-                Fade::Out { .. } => 0,
-            };
-            if wanted == 0 {
-                if self.stops() {
-                    moved |= self.advance(Event::Close);
-                }
-                break;
-            }
-            let read_bytes = match tail.saturating_sub(self.pipe.head()) {
-                0 => 0,
-                readable => self.read(rest, wanted.min(readable as usize)),
-            };
-            if read_bytes == 0 {
-                moved |= self.advance(match state {
-                    State::Open => Event::Empty,
-                    State::Ended | State::Broken => Event::Last,
-                });
-                break;
-            }
-            if let Some(audio) = rest.get_mut(..read_bytes) {
-                self.level.apply(audio, fade);
-            }
-            self.count(read_bytes, Some(at));
-            self.was_cut.store(false, Relaxed);
-            moved |= self.advance(Event::Filled);
-            audio_bytes += read_bytes;
         }
         if let Some(silence) = out.get_mut(audio_bytes..)
             && !silence.is_empty()
@@ -415,8 +371,65 @@ impl<W: Wake, E> Playout<W, E> {
         Filled { audio_bytes, moved }
     }
 
-    /// Blocks a sink's own thread until there is audio, and puts it into `out`. 0 is the end, and `None` an
-    /// [`Self::interrupt_take`].
+    /// Fills the beginning of `out` with audio of the time `at`. Breaks if silence follows for the rest of the period.
+    fn fill_piece(
+        &self,
+        out: &mut [u8],
+        at: Duration,
+        is_held: bool,
+    ) -> ControlFlow<Filled, Filled> {
+        let filled = |audio_bytes, moved| Filled { audio_bytes, moved };
+        let silence = |moved| Break(filled(0, moved));
+        // Read in this order: the tail of an ended state is final, and every cut below the tail is visible.
+        let state = self.pipe.state();
+        let tail = self.pipe.tail();
+        match self.cuts.pending() {
+            Pending::None => {}
+            Pending::Changing => return silence(false),
+            Pending::Cut(cut) => {
+                return match self.apply_cut(&cut, out, Some(at)) {
+                    (faded_bytes, true) => Continue(filled(faded_bytes, false)),
+                    (faded_bytes, false) => Break(filled(faded_bytes, false)),
+                };
+            }
+        }
+        let phase = self.phase();
+        let fade = self.fade(is_held);
+        if !phase.is_audible() {
+            return silence(false);
+        }
+        let sounds = phase == Phase::Playing || self.sounding.load(Relaxed);
+        if !sounds && !self.was_cut.load(Relaxed) {
+            self.level.skip_fade(); // nothing is heard yet, so there is nothing to fade
+        }
+        let wanted = match fade {
+            Fade::In { .. } => out.len(),
+            Fade::Out { frames } if sounds => out.len().min(self.level.fade_out_bytes(frames)),
+            Fade::Out { .. } => 0,
+        };
+        if wanted == 0 {
+            return silence(self.stops() && self.advance(Event::Close));
+        }
+        let read_bytes = match tail.saturating_sub(self.pipe.head()) {
+            0 => 0,
+            readable => self.read(out, wanted.min(readable as usize)),
+        };
+        if read_bytes == 0 {
+            return silence(self.advance(match state {
+                State::Open => Event::Empty,
+                State::Ended | State::Broken => Event::Last,
+            }));
+        }
+        if let Some(audio) = out.get_mut(..read_bytes) {
+            self.level.apply(audio, fade);
+        }
+        self.count(read_bytes, Some(at));
+        self.was_cut.store(false, Relaxed);
+        Continue(filled(read_bytes, self.advance(Event::Filled)))
+    }
+
+    /// Blocks a sink's own thread until there is audio, and puts it into `out`. Returns the number of bytes: 0 at the
+    /// end, `None` after an [`Self::interrupt_take`].
     ///
     /// # Errors
     /// [`Error::Closed`] after [`Self::close`]; [`Error::Busy`] while another thread takes.
@@ -448,7 +461,7 @@ impl<W: Wake, E> Playout<W, E> {
             match self.cuts.pending() {
                 Pending::None => {}
                 Pending::Changing => continue, // for a few instructions of the decoder's thread
-                Pending::Cut(cut) => match self.make(&cut, out, None) {
+                Pending::Cut(cut) => match self.apply_cut(&cut, out, None) {
                     (0, _) => continue,
                     (faded_bytes, _) => return Ok(Some(faded_bytes)),
                 },
@@ -487,8 +500,8 @@ impl<W: Wake, E> Playout<W, E> {
     }
 
     /// Copies audio that the sink has taken and that is still in the pipe, from `offset` on, as much as fits into
-    /// `out`. Returns its length and the offset at which to go on: audio that a seek made void is left out. 0 if nothing
-    /// more was taken. Look before each write: up to [`Pipe::ahead`] bytes are taken between two.
+    /// `out`. Returns its length, and the offset at which to continue: audio that a seek made void is omitted. 0 if
+    /// nothing more was taken. Call it before each write: up to [`Pipe::ahead`] bytes are taken between two writes.
     pub fn copy_taken(&self, mut offset: u64, out: &mut [u8]) -> (usize, u64) {
         loop {
             let (end, next) = self.cuts.next_taken(offset, self.pipe.head());
@@ -507,9 +520,9 @@ impl<W: Wake, E> Playout<W, E> {
 
     // --- the decoder -----------------------------------------------------------------------------------
 
-    /// Blocks until `room_bytes` fit. Returns false after [`Self::interrupt`]. Before [`Self::release`] it does not wait
-    /// for room, but a tenth of a second where void audio of a seek takes it, which goes with a device's next period;
-    /// then it returns false too.
+    /// Blocks until `room_bytes` fit. Returns false after [`Self::interrupt`]. While audio is held back it returns
+    /// false at once if there is no room; after a seek it first waits up to a tenth of a second for the sink to skip
+    /// the void audio, as a device does with its next period.
     ///
     /// # Errors
     /// As [`Pipe::wait_room`].
@@ -543,15 +556,15 @@ impl<W: Wake, E> Playout<W, E> {
         moved
     }
 
-    /// Makes everything that was written void, and closes the gate. What is written from now on begins with `frame`.
-    /// An ended pipe is open again. For the thread that writes. Returns false, and changes nothing, if it is too late:
-    /// the sink has taken the last frame, or the player stopped.
+    /// Makes all audio written before void, and closes the gate. The audio that is written next begins with `frame`. An
+    /// ended pipe is open again. For the thread that writes. Returns false, and changes nothing, if it is too late: the
+    /// sink has taken the last frame, or the player stopped.
     pub fn seek(&self, frame: u64) -> bool {
         if self.phase().is_over() {
             return false;
         }
         let was_ended = self.pipe.reopen();
-        // The mark first: a callback between the two would be silent without a fade.
+        // The cut first: otherwise a callback between the two steps would be silent without a fade.
         self.cuts.post(self.pipe.tail(), frame);
         let is_open = self.advance(Event::Seek);
         if !is_open && was_ended {
@@ -577,7 +590,7 @@ impl<W: Wake, E> Playout<W, E> {
         self.pipe.interrupt();
     }
 
-    /// Holds the playhead, or lets it go on. A callback fades out before it holds, and in after it.
+    /// Pauses, or continues. A callback fades out before the pause, and in after it.
     pub fn set_paused(&self, paused: bool) {
         self.paused.store(paused, Ordering::Release);
         self.wake_taker();
@@ -598,30 +611,30 @@ impl<W: Wake, E> Playout<W, E> {
         self.heard.set_delay(delay);
     }
 
-    /// Plays `next` after the last frame of this one, in the same callback, with the ramps and the delay that this one
-    /// has then. Both have one format. Returns false if another one follows already.
+    /// Plays `next` after the last frame of this one, in the same callback, with this one's ramps and delay. Both must
+    /// have the same format. Returns false if another playout follows already.
     pub fn follow_with(&self, next: Arc<Self>) -> bool {
         next.heard.set_delay(self.heard.delay());
         self.next.set(next).is_ok()
     }
 
-    /// A device plays the playout that follows this one.
+    /// Returns whether a device plays the playout that follows this one.
     #[must_use]
     pub fn is_followed(&self) -> bool {
         self.followed.load(Relaxed)
     }
 
-    /// Fades out over `fade_frames` and closes, in a callback. Closes at once if none plays it. The phase tells when:
-    /// call [`Self::close`] then, or when no callback comes.
+    /// Fades out over `fade_frames` and closes, in a callback. Closes at once if no callback plays it. The phase shows
+    /// the end: then call [`Self::close`], as after a device that stopped calling.
     pub fn stop(&self, fade_frames: u32) {
         self.stop_frames
-            .store(fade_frames.min(PLAYS - 1), Ordering::Release);
+            .store(fade_frames.min(NO_STOP - 1), Ordering::Release);
         if self.phase() != Phase::Playing {
             self.close();
         }
     }
 
-    /// Closes it before its turn: a device goes on with the one that follows it.
+    /// Closes a playout that is not played yet: a device skips it, and plays the one that follows.
     pub fn withdraw(&self) {
         self.withdrawn.store(true, Relaxed);
         self.close();
@@ -649,14 +662,14 @@ impl<W: Wake, E> Playout<W, E> {
         if event == Event::Last {
             self.complete.store(true, Relaxed);
         }
-        let goes_on = Phase::from_u8(before) == Phase::Dry && event == Event::Enough;
-        if goes_on && self.pipe.tail() > self.pipe.head() {
+        let resumes = Phase::from_u8(before) == Phase::Dry && event == Event::Enough;
+        if resumes && self.pipe.tail() > self.pipe.head() {
             self.underruns.fetch_add(1, Relaxed);
         }
         true
     }
 
-    /// A device goes on with the one that follows, if any.
+    /// Returns whether a device continues with the next playout, if any.
     fn is_passable(&self) -> bool {
         match self.phase() {
             Phase::Ended => true,
@@ -670,20 +683,20 @@ impl<W: Wake, E> Playout<W, E> {
         let pause = self.settings.fade_frames;
         let seek = self.settings.seek_fade_frames;
         match self.stop_frames.load(Ordering::Acquire) {
-            PLAYS if is_held || self.paused() => Fade::Out { frames: pause },
-            PLAYS if self.was_cut.load(Relaxed) => Fade::In { frames: seek },
-            PLAYS => Fade::In { frames: pause },
+            NO_STOP if is_held || self.paused() => Fade::Out { frames: pause },
+            NO_STOP if self.was_cut.load(Relaxed) => Fade::In { frames: seek },
+            NO_STOP => Fade::In { frames: pause },
             frames => Fade::Out { frames },
         }
     }
 
     fn stops(&self) -> bool {
-        self.stop_frames.load(Relaxed) != PLAYS
+        self.stop_frames.load(Relaxed) != NO_STOP
     }
 
     /// Fades the old audio out into `out` if it sounds, skips the rest of it, and moves the playhead. Returns the bytes
-    /// of audio, and whether that is done; otherwise the next call goes on. `at` is the time of a callback.
-    fn make(&self, cut: &Cut, out: &mut [u8], at: Option<Duration>) -> (usize, bool) {
+    /// of audio, and whether the cut was applied; if not, the next call continues. `at` is the time of a callback.
+    fn apply_cut(&self, cut: &Cut, out: &mut [u8], at: Option<Duration>) -> (usize, bool) {
         let frames = self.settings.seek_fade_frames;
         let mut faded_bytes = 0;
         if self.sounding.load(Relaxed) {
@@ -709,7 +722,7 @@ impl<W: Wake, E> Playout<W, E> {
         self.was_cut.store(true, Relaxed);
         self.sounding.store(false, Relaxed);
         self.position.store(cut.frame, Relaxed);
-        self.cuts.make(cut);
+        self.cuts.mark_applied(cut);
         (faded_bytes, true)
     }
 
@@ -756,6 +769,6 @@ impl<W: Wake, E> Playout<W, E> {
     #[doc(hidden)]
     pub fn with_all_locks<R>(&self, work: impl FnOnce() -> R) -> R {
         let _gate = lock(&self.gate);
-        self.over.with_lock(|| self.pipe.with_lock(work))
+        self.overlay.with_lock(|| self.pipe.with_lock(work))
     }
 }

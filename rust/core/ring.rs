@@ -45,7 +45,7 @@ use crate::sync::{AtomicU8, AtomicU64, Ordering, yield_now};
 /// The largest capacity, 1 TiB: far above any use, and low enough that no sum of offsets overflows.
 pub const CAPACITY_MAX_BYTES: u64 = 1 << 40;
 
-/// The largest absolute offset at which a stream may stand, 4 EiB; for the same reason.
+/// The largest absolute offset of a stream, 4 EiB, so that no sum of offsets overflows.
 pub const OFFSET_MAX: u64 = 1 << 62;
 
 /// `role`: there is a reader; a second one is refused.
@@ -165,7 +165,7 @@ impl Ring {
     /// same atomic.
     pub fn claim(&self) -> Option<Claim<'_>> {
         let before = self.role.fetch_or(CLAIMED, Ordering::Relaxed);
-        // Lazily: a failed claim would release on drop what another one holds.
+        // Made lazily: dropping a claim that failed would release the claim of another reader.
         (before & CLAIMED == 0).then(|| Claim { ring: self })
     }
 
@@ -304,7 +304,7 @@ pub struct Written {
 #[derive(Debug)]
 pub struct Writer {
     ring: Arc<Ring>,
-    /// No byte below it is kept: the start of the ring, or `kept_from` before the last seek.
+    /// The offset below which no byte is kept: the start of the ring, or `kept_from` before the last seek.
     floor: u64,
     /// Held bytes beyond the gap that begins at `tail`.
     islands: RangeSet,

@@ -1,8 +1,7 @@
 //! Synchronisation primitives of ring.rs, pipe.rs and playout.rs: the standard ones, or loom's under `--cfg loom`, so that
 //! the model checker runs the shipped code and not a copy of it.
 //!
-//! loom has no clock: under it a timeout never fires. Timeouts are tested with real threads
-//! in `tests/pipe_vs_model.rs`.
+//! loom has no clock, so under it a timeout never fires. `tests/pipe_vs_model.rs` tests timeouts with real threads.
 
 use std::sync::PoisonError;
 use std::time::Duration;

@@ -3,13 +3,13 @@
 //!
 //! Theory of operation. The pages of one logical stream give three header packets, then audio. A packet overlaps with
 //! the one before it, so the first one gives no audio, and a decoder that starts anywhere converges with the second.
-//! Only pages state times, each the time of its end. So the time of the first frame is known once its page was decoded,
-//! and until then the audio of that page is held back.
+//! Times are stated by pages only: each states the time of its end. So the time of the first frame is known once its
+//! page was decoded, and until then the audio of that page is held back.
 //!
 //! The rules:
 //! * "Not yet" is a value. Any chunking of the bytes gives the same samples.
-//! * The last page of a stream cuts its last packet (RFC 3533 leaves it to the codec; Vorbis I, section A.2), and a
-//!   first page that ends before as much audio as it holds cuts the beginning, as in libvorbis.
+//! * The time of the last page of a stream cuts its last packet (RFC 3533 leaves it to the codec; Vorbis I, section
+//!   A.2). If the time of the first page is less than the length of its audio, the beginning is cut, as in libvorbis.
 //! * A stream that follows another one (a chain, as in radio and concatenated files) continues the audio if it has the
 //!   same rate and channels.
 //! * A damaged page is skipped, as by every Ogg decoder. A packet that cannot be decoded is an error, and so is a
@@ -115,10 +115,10 @@ enum Phase {
 /// The time of the next frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Timing {
-    /// Unknown until the first page of the logical stream has ended; what comes out is held back.
+    /// Unknown until the first page of the logical stream has ended. Its audio is held back.
     #[default]
     Start,
-    /// Unknown until the page at which decoding restarted has ended.
+    /// Unknown until the page at which decoding restarted has ended. Its audio is held back.
     Held,
     At(i64),
 }
@@ -167,7 +167,7 @@ impl Vorbis {
         self.pages.push(bytes);
     }
 
-    /// Nothing follows.
+    /// Ends the stream: no more bytes follow.
     pub fn finish(&mut self) {
         self.is_over = true;
         self.pages.finish();
@@ -197,7 +197,7 @@ impl Vorbis {
         (self.packet_bytes, self.frames)
     }
 
-    /// The last page of the newest logical stream was read.
+    /// Returns whether the last page of the newest logical stream was read.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.phase == Phase::Begin
@@ -320,8 +320,8 @@ impl Vorbis {
         self.pcm.append(&mut self.pending);
         self.links += 1;
         let rate_hz = self.format.map_or(1, |format| format.rate_hz);
-        let paid = self.frames / u64::from(rate_hz / LINKS_PER_SECOND).max(1);
-        if u64::from(self.links) > LINKS_FREE + paid {
+        let allowed = LINKS_FREE + self.frames / u64::from(rate_hz / LINKS_PER_SECOND).max(1);
+        if u64::from(self.links) > allowed {
             return Err(Fault::Links(self.links));
         }
         self.phase = Phase::Begin;
@@ -342,7 +342,7 @@ impl Vorbis {
                 after: (format.rate_hz, format.channels),
             });
         }
-        self.decoder = None; // its memory first
+        self.decoder = None; // frees its memory before the next decoder allocates
         self.decoder = Some(new_decoder(&self.headers)?);
         self.format.get_or_insert(format);
         self.is_later_link = self.first.is_some();
@@ -404,7 +404,7 @@ impl Vorbis {
         Ok(())
     }
 
-    /// Gives the pending audio, now that its page has ended: at `granule`.
+    /// Releases the pending audio of a page that ended, at the time `granule`.
     fn settle(&mut self, granule: Option<i64>, ends: bool) {
         let channels = self.channels();
         let count = self.pending.len() / channels;
@@ -482,7 +482,7 @@ fn interleave(audio: &AudioBuffer<f32>, out: &mut Vec<i16>) {
     for (channel, plane) in audio.iter_planes().enumerate() {
         let places = out.iter_mut().skip(channel).step_by(channels);
         for (place, sample) in places.zip(plane) {
-            // Adding this much leaves no bits for a fraction: a round that needs no call, and vectorizes.
+            // Adding this much leaves no bits for a fraction: this rounds without a call, and is vectorised.
             let rounded = (sample * 32768.0).clamp(-32768.0, 32767.0) + ROUNDING;
             *place = rounded.to_bits() as i16;
         }

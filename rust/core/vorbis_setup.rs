@@ -57,7 +57,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    #[inline(never)] // into its 40 callers
+    #[inline(never)] // it has 40 callers
     fn take(&mut self, bits: usize) -> Result<usize, Fault> {
         let at = self.at;
         self.skip(bits)?;

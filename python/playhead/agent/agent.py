@@ -67,8 +67,8 @@ async def run_turn(
     """Run one turn: the model answers `messages` and calls tools until it is done.
 
     Args:
-        model: With `mode="prompt"` its tools are described in the system prompt, and it calls them by tags
-            in its text, for models without function calling.
+        model: With `mode="prompt"`, for models without function calling, the system prompt describes the
+            tools, and the model calls them by tags in its text.
         tools: A hub (all tools it has discovered, with images sent to the model; make a `HubRunner` for
             anything else), another runner, several of these in a sequence, or None. If two offer the same
             name, the first one's tool is offered.
@@ -81,22 +81,22 @@ async def run_turn(
         middlewares: They wrap each model call; use `Hooks` for other places.
         on_event: Called with each event in order, and awaited if it returns an awaitable. A slow one delays
             the turn.
-        player: Receives a result's audio at once; without it, `TurnResult.outcomes` holds the media. If the
-            turn is interrupted (by `abort` or cancellation) while audio plays, or after it played some, the
-            last message it adds tells the model how much was heard: "music: 12.4 s heard".
+        player: Receives a result's audio at once. Without a player, `TurnResult.outcomes` holds the media. If
+            the turn is interrupted (by `abort` or cancellation) while audio plays, or after some was played,
+            the turn's last message tells the model how much was heard: "music: 12.4 s heard".
         turn: A handle to abort this turn from another task.
         number: The turn's number in its conversation, for middleware.
         max_tokens: The limit of one reply; None leaves it to the provider.
         temperature: None leaves it to the provider.
 
-    A call never fails a turn: it gets one result that says what happened. These end it:
+    A call never fails a turn: it gets one result that says what happened. These errors end the turn:
     * `UsageError`: no message, or a `turn` that was used before (yours);
     * `ModelError`, `TransportError`, or any other exception of the model: the request failed. The loop does
       not repeat it; a middleware may;
     * any exception of `on_event` or a middleware, unchanged; several at once in a group.
-    In each case calls in flight are cancelled on the wire, and `turn.messages` holds all messages until
-    then, every call with its result. The same after cancellation, and no task is left. Calls that `on_event`
-    saw begin are reported as cancelled before the `error`, unless `on_event` itself raised or the turn was
+    Each of them, and cancellation, cancels the calls in flight on the wire and leaves no task.
+    `turn.messages` then holds all messages so far, every call with its result. Calls that `on_event` saw
+    begin are reported as cancelled before the `error` event, unless `on_event` itself raised or the turn was
     cancelled.
     """
     require_trio("Agent")
@@ -181,7 +181,7 @@ class _Emitter:
                 if self._turn.callback_error is None:
                     await self._call(self._on_event, event)
             return
-        self._lock.acquire_nowait()  # free, and no other task runs before it is taken: saves a checkpoint
+        self._lock.acquire_nowait()  # the lock is free, and this way takes no checkpoint
         try:
             await self._call(self._on_event, event)
         finally:
@@ -216,8 +216,8 @@ class Agent:
             agent = Agent(model, hub, system="You are a voice assistant.")
             print((await agent.say("Play something by Coltrane")).text)
 
-    Attributes may be changed between turns; the history continues. It owns no tasks and needs no closing: the
-    model and the hub belong to the caller.
+    Attributes may be changed between turns; the history continues. An agent owns no tasks and needs no
+    closing: the model and the hub belong to the caller.
     """
 
     model: Model
@@ -282,6 +282,7 @@ class Agent:
             self._messages += [message, *turn.messages]
 
     def abort(self) -> None:
-        """End the running turn, as `TurnHandle.abort`; `say` returns what there is. Idle: does nothing."""
+        """End the running turn, as `TurnHandle.abort` does: `say` returns the partial result. Without a
+        running turn, do nothing."""
         if self._running is not None:
             self._running.abort()

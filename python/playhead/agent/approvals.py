@@ -145,6 +145,8 @@ def request_for(tool: HubTool, arguments: Mapping[str, Any]) -> ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
+    """An answer for the whole conversation."""
+
     allow: bool
     until: float
 
@@ -160,16 +162,16 @@ class ApprovalLedger:
         """Store an answer; it overrides earlier ones. A single refusal isn't stored."""
         self._forget_expired(now)
         until = math.inf if approval.expires_seconds is None else now + approval.expires_seconds
-        if approval.scope == "conversation":
-            self._standing[key] = _Standing(approval.allow is True, until)
-        elif approval.allow is True:
-            self._once.setdefault(key, []).append(until)
-            if key in self._standing and not self._standing[key].allow:
-                del self._standing[key]
-        elif key in self._standing and self._standing[key].allow:
-            del self._standing[key]
-        if approval.allow is not True:
+        allow = approval.allow is True
+        if not allow:
             self._once.pop(key, None)
+        if approval.scope == "conversation":
+            self._standing[key] = _Standing(allow, until)
+            return
+        if key in self._standing and self._standing[key].allow is not allow:
+            del self._standing[key]
+        if allow:
+            self._once.setdefault(key, []).append(until)
 
     def take(self, key: CallKey, *, now: float) -> bool | None:
         """Return the stored answer about a call, or None. A single-use approval is consumed."""
@@ -247,11 +249,11 @@ class Approvals:
             case "deny":
                 return Denied(reason=FORBIDDEN)
             case "ask":
-                return await self._approved(request, on_pending)
+                return await self._ask_unless_known(request, on_pending)
             case _:
                 assert_never(action)
 
-    async def _approved(
+    async def _ask_unless_known(
         self, request: ApprovalRequest, on_pending: Callable[[], Awaitable[None]] | None
     ) -> Verdict:
         try:
@@ -259,7 +261,7 @@ class Approvals:
         except UsageError as error:
             return Denied(reason=UNREADABLE, error=error)
         key = _key(request.server, request.tool, canonical)
-        # A copy of the hashed arguments: nobody can change it between the question and the call.
+        # The question has a copy of the hashed arguments, so the callback can't change those of the call.
         question = replace(request, arguments=json.loads(canonical))
         lock = self._asking.setdefault(key, trio.Lock())
         try:
@@ -273,7 +275,7 @@ class Approvals:
                     await on_pending()
                 return await self._answer(self._ask, question, key)
         finally:
-            if not lock.locked():  # it passes to the next task in line, if any
+            if not lock.locked():  # a waiting task would hold it now
                 self._asking.pop(key, None)
 
     async def _answer(self, ask: Ask, request: ApprovalRequest, key: CallKey) -> Verdict:

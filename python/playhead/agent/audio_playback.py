@@ -46,14 +46,15 @@ class AudioPlayback:
         self._player = player
         self._read = read
         self._lock = trio.Lock()
-        self._begun = False
-        self._due: Counter[str] = Counter()
+        self._has_played = False
+        self._unfinished: Counter[str] = Counter()
+        """The number of items by title whose end was not reported yet."""
         self._round = 1
 
     @asynccontextmanager
     async def watched(self, emit: Emit) -> AsyncIterator[None]:
-        """Report audio of this turn that waits or ends while the body runs. What keeps playing afterwards is
-        reported by the player (`Player.events`)."""
+        """Report audio of this turn that waits or ends while the body runs. The player reports the audio that
+        plays on afterwards (`Player.events`)."""
         if self._player is None:
             yield
             return
@@ -64,25 +65,25 @@ class AudioPlayback:
                 nursery.cancel_scope.cancel()
 
     def heard(self) -> tuple[UserMessage, ...]:
-        """Return the note for the history of a turn that is interrupted now: the model would otherwise take
-        its music for heard to the end. Empty if no audio of this turn was played and none plays.
+        """Return the note for the history of a turn that is interrupted now: without it, the model would
+        assume that its music was heard to the end. Empty if no audio plays and this turn has played none.
 
-        It is a message of its own, since the results in the history may have been sent already, and names no
-        title: a server's words would stand in the user's message.
+        The note is a message of its own, since the results in the history may have been sent already. It has
+        no title, which would put a server's words into the user's message.
         """
         if self._player is None:
             return ()
         now = self._player.snapshot()
-        if not self._begun and now.status not in _SOUNDING:
+        if not self._has_played and now.status not in _SOUNDING:
             return ()
         note = f"[The turn was interrupted; music: {now.heard_seconds:.1f} s heard]"
         return (UserMessage(parts=(Text(text=note),)),)
 
     async def play(self, context: Context, tool: ToolRef, media: tuple[Playable, ...]) -> None:
-        """Hand `media` to the player. If it refuses them, that is reported as their end."""
+        """Hand `media` to the player. If it refuses the items, their ends are reported with its error."""
         if self._player is None or not media:
             return
-        # One at a time: nothing may be enqueued before the `play` that empties the queue.
+        # One result at a time: `play` empties the queue, so it must come before every `enqueue`.
         async with self._lock:
             await self._play(self._player, context, tool, media)
 
@@ -95,10 +96,11 @@ class AudioPlayback:
             await context.emit(
                 AudioStart(round=context.round, tool=tool, title=item.title, mime_type=item.mime_type)
             )
-        self._due.update(item.title for item in media)
-        begun, self._begun = self._begun, True
+        self._unfinished.update(item.title for item in media)
+        play = player.enqueue if self._has_played else player.play
+        self._has_played = True
         try:
-            await (player.enqueue(media) if begun else player.play(media))
+            await play(media)
         except PlayheadError as error:
             for item in media:
                 await self._end(item.title, str(error), context.emit)
@@ -110,7 +112,7 @@ class AudioPlayback:
                     await self._end(event.title, None, emit, finding=event.finding)
                 case ItemError():
                     await self._end(event.title, str(event.error), emit)
-                case ItemWaiting() if self._due[event.title]:
+                case ItemWaiting() if self._unfinished[event.title]:
                     why = None if event.last_error is None else str(event.last_error)
                     await emit(
                         AudioWaiting(
@@ -121,7 +123,7 @@ class AudioPlayback:
                             patience_seconds=event.patience_seconds,
                         )
                     )
-                case ItemResumed() if self._due[event.title]:
+                case ItemResumed() if self._unfinished[event.title]:
                     await emit(AudioResumed(round=self._round, title=event.title, seconds=event.seconds))
                 case ItemWaiting() | ItemResumed() | ItemStart() | StateChange():
                     pass
@@ -129,8 +131,8 @@ class AudioPlayback:
                     assert_never(event)
 
     async def _end(self, title: str, error: str | None, emit: Emit, *, finding: str | None = None) -> None:
-        if not self._due[title]:
+        if not self._unfinished[title]:
             return  # from an earlier turn
-        self._due[title] -= 1
+        self._unfinished[title] -= 1
         ended: Event = AudioEnd(round=self._round, title=title, error=error, finding=finding)
         await emit(ended)

@@ -28,21 +28,21 @@ class Budgets:
     """Rounds of tool calls. After ten the model is called an eleventh time, without tools. Ten are more than
     real tasks need, and stop a looping model within a minute."""
     max_calls: int | None = 1000
-    """Calls of all rounds together: more than a reply requests on purpose, and
-    few enough that a runaway model costs seconds."""
+    """Calls of all rounds together: more than any task needs, and few enough that a runaway model costs
+    seconds."""
     max_seconds: float | None = 900.0
-    """Starts with the turn, and includes the time people take to approve. At the end, running calls are
-    cancelled; a streaming reply continues (its client's timeout bounds it). A single call may take 600 s
+    """The time of the whole turn, including the time people take to approve. When it is over, running calls
+    are cancelled; a streaming reply continues (its client's timeout bounds it). A single call may take 600 s
     (`Limits.tool_total_seconds`), which leaves room to continue after it."""
     max_tokens: int | None = 1_000_000
-    """Input and output of all model calls together, if the provider
-    reports them: ten rounds over a context of 100,000. Known only after a reply, so the reply that exceeds it
-    and the last answer are extra."""
+    """Input and output of all model calls together, if the provider reports them: ten rounds over a context
+    of 100,000. The count is known only after a reply, so the reply that exceeds it and the last answer are
+    extra."""
     max_repeats: int | None = 10
     """The limit for the same call (name and arguments): polling once per round is legitimate."""
     max_parallel: int = 32
-    """Concurrent calls of one reply; the others wait. Servers work on fewer at a time, and each call in
-    flight holds a task and its arguments on both sides."""
+    """Concurrent calls of one reply; further calls wait. Servers rarely work on more at a time, and each call
+    in flight holds a task and its arguments on both sides."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -71,7 +71,8 @@ class Meter:
     def __init__(self, budgets: Budgets, *, clock: Callable[[], float]) -> None:
         self._budgets = budgets
         self._clock = clock
-        self._made: Counter[tuple[str, str]] = Counter()
+        self._repeats: Counter[tuple[str, str]] = Counter()
+        """The calls so far, by name and arguments."""
         self._tokens = 0
         self._calls = 0
         self.hit: Hit | None = None
@@ -91,13 +92,13 @@ class Meter:
         if budgets.max_calls is not None and self._calls >= budgets.max_calls:
             return self._note("calls", f"this turn has used its {budgets.max_calls} calls")
         key = (call.name, _canonical(call))
-        if budgets.max_repeats is not None and self._made[key] >= budgets.max_repeats:
+        if budgets.max_repeats is not None and self._repeats[key] >= budgets.max_repeats:
             return self._note(
                 "repeats",
                 f"{call.name} was called with the same arguments {budgets.max_repeats} times, the limit for"
                 " one turn",
             )
-        self._made[key] += 1
+        self._repeats[key] += 1
         self._calls += 1
         return None
 
@@ -136,5 +137,5 @@ def _canonical(call: ToolCall) -> str:
         return call.arguments_text
     try:
         return json.dumps(call.arguments, sort_keys=True, separators=(",", ":"), default=repr)
-    except (TypeError, ValueError, RecursionError):  # not JSON after all: as the model wrote it
+    except (TypeError, ValueError, RecursionError):  # not JSON, from a custom model
         return call.arguments_text

@@ -54,7 +54,7 @@ def _number(value: object) -> object:
 
 
 _Number = Annotated[float, BeforeValidator(_number)]
-"""JSON has no numbers that are not finite: they are strings on a line."""
+"""A number that may be infinite or NaN. JSON has none of these, so a line has their names as strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ class ToolCallError(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolComplete(_Event):
-    """Every call of the reply has its result; in call order."""
+    """Every call of the reply has its result. The responses are in call order."""
 
     type: ClassVar[str] = "mcp_tool_complete"
     responses: tuple[CallResponse, ...]
@@ -215,7 +215,7 @@ class AudioResumed(_Event):
     type: ClassVar[str] = "stream_resumed"
     title: str
     seconds: _Number
-    """The time that it has waited."""
+    """The length of the wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +281,7 @@ Event = (
 _DEPTH: Final = Limits().json_depth
 _DATA_KEYS: Final = frozenset({"data", "blob", "base64", "b64"})
 _KEYED_RUN: Final = 64
-"""Shortest string under such a key that is always data, as in `results.model_text`."""
+"""The shortest string that counts as data because of its key, as in `results.model_text`."""
 
 
 # --- writing -----------------------------------------------------------------------------------------

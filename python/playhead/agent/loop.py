@@ -1,14 +1,15 @@
 """The tool loop: call the model, run its tool calls, repeat until an answer, a final result or a budget.
 
-Each model call is one `ModelStep`: the reply streams, its calls run in the step's nursery as soon as they are
-complete, and when all have results the chain is entered again, one level deeper. Budgets are checked on
-entry, whoever enters. When one is used up, the model is called once more without tools, with the reason; its
-answer ends the turn.
+Each model call is one `ModelStep`: the reply streams, and each of its calls runs in the step's nursery as
+soon as it is complete. When all calls have results, the middleware chain is entered again at the loop, one
+level deeper. Budgets are checked at each entry, including those that a middleware makes. When a budget is
+used up, the model is called once more without tools, with the reason; its answer ends the turn.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 from typing import Final, assert_never
 
 import trio
@@ -68,12 +69,12 @@ class ModelStep:
         self._context = context
         self._calls = calls
         self._pieces: list[str | RunningCall] = []
-        """Runs of text, and the calls between them."""
+        """The deltas of text, and the calls between them."""
         self._text: list[str] = []
         """The text of the latest reply; there are several if a middleware retries."""
         self._message: AssistantMessage | None = None
         self._is_open = False
-        """A reply was created, and its end not emitted yet."""
+        """True from `ReplyCreated` until `ReplyComplete` is emitted."""
         self._ordered: tuple[RunningCall, ...] = ()
 
     async def emit(self, event: Event) -> None:
@@ -118,18 +119,18 @@ class ModelStep:
         await self.emit(ReplyComplete(round=self._context.round, stop=stop))
 
     async def take(self, message: AssistantMessage) -> None:
-        """Take the reply for the history; start its calls that no piece announced."""
+        """Store the complete reply, and start those of its calls that no piece announced."""
         self._message = message
         for call in self._calls.missing(message.calls):
             await self._calls.start(self._calls.add(call))
 
     def close(self) -> tuple[Message, ...]:
-        """Return the step's messages for the history: the reply, and one result for each of its calls in call
-        order; a call without one is cancelled. Does not wait."""
+        """Return the step's messages for the history: the reply, and one result per call, in call order. A
+        call without a result is cancelled. Does not wait; a second call returns the same messages."""
         message = self._cut_short() if self._message is None else self._message
         calls = message.calls
         self._ordered = self._calls.close(calls)
-        # Including calls that ran although the final reply lacks them: the model must know about them.
+        # A repeated reply may lack calls of the abandoned one. They ran, so the model must know about them.
         if [job.call.id for job in self._ordered] != [call.id for call in calls]:
             jobs = iter(self._ordered)
             parts = [
@@ -157,28 +158,23 @@ class ModelStep:
         return tuple(job.outcome for job in self._ordered if job.outcome is not None)
 
     async def emit_end(self) -> None:
-        """Emit what a closed step has not emitted yet."""
+        """Emit the ends that a closed step has not emitted yet: of its reply, and of its calls."""
         if self._is_open:
             await self._end_reply("aborted")
         await self.emit_calls()
 
     async def emit_calls(self) -> None:
-        """Emit only the ends of the calls: for a failed step, whose reply has no end."""
+        """Emit only the ends of the calls. A failed step needs this: its reply has no end."""
         await self._calls.emit_end(self._ordered)
 
     def _cut_short(self) -> AssistantMessage:
-        """Return the partial reply without thinking: its provider accepts that only whole and signed."""
+        """Return the partial reply without thinking: its provider accepts thinking only whole and signed."""
         parts: list[Text | ToolCall] = []
-        run = ""
-        for piece in (*self._pieces, None):
-            if isinstance(piece, str):
-                run += piece
-                continue
-            if run.strip():
-                parts.append(Text(text=run.rstrip()))
-            run = ""
-            if piece is not None:
-                parts.append(piece.call)
+        for _, group in groupby(self._pieces, key=lambda piece: isinstance(piece, str)):
+            pieces = list(group)
+            if text := "".join(piece for piece in pieces if isinstance(piece, str)).rstrip():
+                parts.append(Text(text=text))
+            parts += [piece.call for piece in pieces if isinstance(piece, RunningCall)]
         return AssistantMessage(parts=tuple(parts))
 
 
@@ -222,15 +218,15 @@ class ToolLoop:
             for outcome in reply.outcomes:
                 if outcome.turn.decision == "stop":
                     return replace(reply, ended_by="tool_turn", reason=outcome.turn.reason)
-            again = replace(
+            next_request = replace(
                 request,
                 messages=(*request.messages, *reply.messages),
-                # Listed again: a call may have made new tools available. If a budget is exhausted, the entry
-                # removes them.
+                # Listed again: a call may have made new tools available. If a budget is exhausted, the next
+                # entry removes them.
                 tools=await self.list_tools(context),
             )
             deeper = replace(context, depth=context.depth + 1)
-            return _sum(reply, await self._api.reenter(deeper, TurnParams(request=again)))
+            return _sum(reply, await self._api.reenter(deeper, TurnParams(request=next_request)))
 
         return run
 
@@ -241,7 +237,7 @@ class ToolLoop:
     async def _step(
         self, next: Next, context: Context, request: ModelRequest
     ) -> tuple[ModelStep, TurnResult | None]:
-        """Run one reply with all its calls; no result if it was aborted before the reply was complete."""
+        """Run one reply with all its calls. The result is None if the turn was aborted before it."""
         turn = context.state
         result: TurnResult | None = None
         step: ModelStep | None = None
@@ -267,13 +263,13 @@ class ToolLoop:
                 # Also after cancellation or failure, and without waiting: no call is left without a result.
                 added = step.close() if step is not None else ()
                 turn.add(*added)
-        except Exception:  # whatever ends the turn: the observer has seen calls begin, and sees their end
+        except Exception:  # ends the turn; the event callback has seen calls begin, and must see their end
             if step is not None and turn.callback_error is None:
                 await step.emit_calls()
             raise
         assert step is not None, "a nursery that can't be opened raises"
         if turn.callback_error is not None:
-            raise turn.callback_error  # swallowed by a runner, from a progress report
+            raise turn.callback_error  # raised inside a progress report, and swallowed by the tool runner
         await step.emit_end()
         if result is None:
             return step, None

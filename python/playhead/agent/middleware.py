@@ -60,7 +60,7 @@ class TurnHandle:
         self._scopes: list[trio.CancelScope] = []
         self._aborted = False
         self.callback_error: Exception | None = None
-        """The exception of the event callback; the loop notes it, to distinguish it from a call's failure."""
+        """The exception of the event callback. It is stored to distinguish it from a call's failure."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -161,11 +161,12 @@ class TurnResult:
     rounds: int
     """The number of model calls."""
     ended_by: EndedBy
-    """`answer`: the model was done. `tool_turn`: a result ended the turn (it plays, or is final). `length`,
-    `refused`: the model stopped there. `aborted`: by `TurnHandle.abort`. Otherwise the first exhausted
-    budget; `message` is then the last answer, written without tools."""
+    """`answer`: the model was done. `tool_turn`: a result ended the turn (its audio plays, or it is final).
+    `length`: a reply reached its maximum length. `refused`: the model refused. `aborted`: by
+    `TurnHandle.abort`. Any other value is the first exhausted budget; `message` is then the last answer,
+    written without tools."""
     reason: str
-    """The result's own reason to end the turn, or the exhausted budget, in words."""
+    """The reason for `ended_by`, in words."""
     outcomes: tuple[CallOutcome, ...] = ()
     """The outcomes of the calls, in call order: playable media and the whole results."""
 
@@ -223,7 +224,7 @@ class MiddlewareContext:
         return await self._entry(context, params)
 
     def enter_at(self, entry: Next) -> None:
-        """Set the target of `reenter`; called by whoever composes the chain."""
+        """Set the target of `reenter`. `run_turn` calls it when it composes the chain."""
         self._entry = entry
 
 

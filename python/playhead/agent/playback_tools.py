@@ -1,4 +1,4 @@
-"""The tools of a player, as local ones next to the servers' tools.
+"""The tools of a player, as local tools next to the servers' tools.
 
 Use them as in `agent = Agent(model, [player_tools(player), hub], player=player)`.
 """
@@ -29,7 +29,7 @@ def player_tools(player: Player) -> PlayerTools:
 
     A call never raises: an invalid argument, an unseekable item and a closed player are error results for the
     model. The calls of one reply run one at a time, in their order. Approval rules see them as tools of
-    the server `player`. Cancelled: as the player's own methods.
+    the server `player`. Cancellation has the same effect as on the player's own methods.
     """
     return PlayerTools(player)
 

@@ -63,7 +63,7 @@ You can call tools. To call one, write a block of exactly this form, and no code
 """
 
 NO_MORE_CALLS = "No tool can be called any more. Answer now, with what you know."
-"""Added if tools were used and none are offered: the answer at a limit."""
+"""Added to the system prompt if tools were used and none are offered any more."""
 
 _PLACEHOLDER = regex.compile(r"\{\{\s*([A-Za-z_][A-Za-z_0-9]*)\s*\}\}")
 _KNOWN = ("tools", "system")
@@ -267,11 +267,11 @@ def has_calls(messages: Iterable[Message]) -> bool:
 
 
 _ID = "tool_use_"
-_OURS = re.compile(r"tool_use_([0-9]{1,9})")
+_OWN_ID = re.compile(r"tool_use_([0-9]{1,9})")
 
 
 class PromptModel:
-    """Let `inner`, a plain-text model, call tools.
+    """A model that calls tools through `inner`, a plain-text model.
 
     `template` makes the system prompt. `limit_chars` bounds one call in the text (`Limits.tool_use_chars`).
     Call ids are `tool_use_1`, `tool_use_2`, …: unique within one `PromptModel` and in the request's history.
@@ -359,8 +359,8 @@ class _Reply:
         self._run: list[str] = []
         self._run_kind: type[Text | Thinking] = Text
         self._next_id = next_id
-        self._open = ""
-        """The id of the call whose name is known."""
+        self._open_id = ""
+        """The id of the call that was announced and is not complete; empty without one."""
 
     def pieces(self, events: Iterable[ToolUseEvent]) -> Iterator[ReplyPiece]:
         for event in events:
@@ -369,12 +369,12 @@ class _Reply:
                     self._add(Text, event.text)
                     yield TextPiece(text=event.text)
                 case CallNamed():
-                    self._open = self._next_id()
-                    yield CallStarted(id=self._open, name=event.name)
+                    self._open_id = self._next_id()
+                    yield CallStarted(id=self._open_id, name=event.name)
                 case CallWritten():
                     yield from self._ready(
                         ToolCall(
-                            id=self._open,
+                            id=self._open_id,
                             name=event.name,
                             arguments=event.arguments,
                             arguments_text=event.arguments_text,
@@ -383,7 +383,7 @@ class _Reply:
                 case CallBroken():
                     yield from self._ready(
                         ToolCall(
-                            id=self._open,
+                            id=self._open_id,
                             name=event.name,
                             arguments=None,
                             arguments_text=event.source,
@@ -398,8 +398,8 @@ class _Reply:
         yield piece
 
     def add_native(self, call: ToolCall) -> Iterator[ReplyPiece]:
-        """Add a native call of the inner model, although it was offered no tools. It runs like the others,
-        and the history shows it as if it had been written in tags."""
+        """Add a native call, which the inner model made although it was offered no tools. The call runs like
+        any other, and the history has it as if it had been written in tags."""
         self.raw.append(call_text(call))
         yield from self._ready(replace(call, id=""))
 
@@ -408,7 +408,7 @@ class _Reply:
         message = AssistantMessage(
             parts=tuple(self._parts), provider="prompt", raw=({"text": "".join(self.raw)},)
         )
-        # A reply cut off at its length limit has calls to answer too, and the model may then continue.
+        # Complete calls in a reply that was cut off at its length limit run too; then the model continues.
         stop = "calls" if message.calls and piece.stop != "refused" else piece.stop
         return replace(piece, message=message, stop=stop)
 
@@ -417,7 +417,7 @@ class _Reply:
             call = replace(call, id=self._next_id())
             yield CallStarted(id=call.id, name=call.name)
         else:
-            self._open = ""
+            self._open_id = ""
         self._end_run()
         self._parts.append(call)
         yield CallReady(call=call)
@@ -435,10 +435,10 @@ class _Reply:
 
 
 def _last_id(messages: Iterable[Message]) -> int:
-    """Return the highest number among the ids in the history that look like ours."""
+    """Return the highest number among the ids in the history that have the form of `_OWN_ID`."""
     numbers = [0]
     for message in messages:
         if isinstance(message, AssistantMessage):
-            matches = (_OURS.fullmatch(call.id) for call in message.calls)
+            matches = (_OWN_ID.fullmatch(call.id) for call in message.calls)
             numbers += [int(match[1]) for match in matches if match]
     return max(numbers)

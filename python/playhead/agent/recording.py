@@ -1,4 +1,4 @@
-"""Record the events of a turn as lines of JSON, read them back, and replay them at any pace.
+"""Recordings of a turn's events as lines of JSON: write one, read it back, and replay it at any pace.
 
     {"at":0.213,"type":"text_delta","round":1,"text":"One moment"}
 
@@ -56,7 +56,7 @@ _WITH_TOOL: Final = (
     AudioStart,
     ImageComplete,
 )
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Recorder:
@@ -150,12 +150,12 @@ class _File:
         except FileExistsError:
             raise UsageError(f"{path} already exists; choose another file, or allow overwriting") from None
         except OSError as error:
-            raise _saving(error, path) from error
+            raise _saving_error(error, path) from error
         try:
             self._prepare()
         except OSError as error:
             os.close(self._fd)
-            raise _saving(error, path) from error
+            raise _saving_error(error, path) from error
         except UsageError:
             os.close(self._fd)
             raise
@@ -176,7 +176,7 @@ class _File:
                 rest = rest[os.write(self._fd, rest) :]
         except OSError as error:
             os.ftruncate(self._fd, self._size)
-            raise _saving(error, self._path) from error
+            raise _saving_error(error, self._path) from error
         self._size += len(line)
 
     def close(self) -> None:
@@ -192,14 +192,14 @@ class _Stream:
             self._stream.write(line)
             self._stream.flush()
         except OSError as error:
-            raise _saving(error, Path(str(getattr(self._stream, "name", "stream")))) from error
+            raise _saving_error(error, Path(str(getattr(self._stream, "name", "stream")))) from error
 
     def close(self) -> None:
-        """Leave it open: it belongs to its owner."""
+        """Leave the stream open: it belongs to the caller."""
 
 
-def _saving(error: OSError, path: Path) -> SavingError:
-    if error.errno in _FULL:
+def _saving_error(error: OSError, path: Path) -> SavingError:
+    if error.errno in _DISK_FULL:
         return DiskFullError(f"{path}: no space left for the recording ({error.strerror})", path=str(path))
     return SavingError(f"{path}: cannot write the recording ({error.strerror})", path=str(path))
 
@@ -222,7 +222,7 @@ class Recording:
     unknown: int = 0
     """The number of skipped events, of types that this version doesn't know."""
     broken_end: str | None = None
-    """The error in the last line, if it was not written completely."""
+    """The error in the last line, if that line was not written completely."""
 
     def __iter__(self) -> Iterator[Event]:
         return (one.event for one in self.events)
@@ -282,7 +282,7 @@ async def replay(
 ) -> None:
     """Emit the events again, in order, to a function that may be async.
 
-    `pace` None: as fast as `on_event` takes them. 1.0: at the recorded times, 2.0: in half the time. Times
+    `pace` 1.0 keeps the recorded times, 2.0 takes half the time, and None waits only for `on_event`. Times
     count from the start, so delays by a slow `on_event` don't add up. Raises `UsageError` for a pace that is
     not positive and finite, and what `on_event` raises. Can be cancelled between any two events.
     """

@@ -45,7 +45,7 @@ _UNREPORTED = TokenUsage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """The reply stops here until `until` is set; forever if it never is."""
+    """The reply waits here until `until` is set."""
 
     until: trio.Event = field(default_factory=trio.Event)
     reached: trio.Event = field(default_factory=trio.Event)
@@ -61,7 +61,7 @@ class ScriptedReply:
 
     parts: tuple[ReplyPart, ...]
     usage: TokenUsage = _UNREPORTED
-    """Unreported by default, as many compatible servers leave it."""
+    """Unreported by default, as by many compatible servers."""
     stop: StopReason | None = None
     """None means the reason that a provider would send: `calls` if there are any, else `end`."""
     reason: str = ""

@@ -45,8 +45,8 @@ from playhead.concurrency import iter_leaves
 from playhead.stream.source import Playable
 
 SUGGESTED: Final = 10
-"""Calls of unknown tools in one reply that get suggestions. Finding similar names takes a tenth of a second
-among 2000 tools, while nothing else runs, and a confused model may make hundreds of such calls."""
+"""The number of calls of unknown tools in one reply that get suggestions. Finding similar names among 2000
+tools blocks the thread for a tenth of a second, and a confused model may make hundreds of such calls."""
 CANCELLED: Final = "The call was cancelled before it had a result."
 
 
@@ -61,12 +61,13 @@ class RunningCall:
     call: ToolCall
     """The call with an id that is unique in the reply."""
     original: ToolCall
-    """The call as the model wrote it: some give two calls the same id, or none."""
+    """The call as the model wrote it. Some models give two calls the same id, or give none."""
     status: CallStatus = "pending"
     outcome: CallOutcome | None = None
     clean_up_error: Exception | None = None
     """An exception that its runner raised in addition to its cancellation."""
     is_reported: bool = False
+    """True once the result was emitted."""
 
     @property
     def ref(self) -> ToolRef:
@@ -104,12 +105,12 @@ class ToolCallRun:
     def add(self, call: ToolCall) -> RunningCall:
         """Add a call of the reply, to be started. If its id is empty or taken by another call of this reply,
         it gets a new one: providers refuse a history in which two results answer one id."""
-        running = RunningCall(call=replace(call, id=self._own_id(call.id)), original=call)
+        running = RunningCall(call=replace(call, id=self._unique_id(call.id)), original=call)
         self._ids.add(running.call.id)
         self._calls.append(running)
         return running
 
-    def _own_id(self, model_id: str) -> str:
+    def _unique_id(self, model_id: str) -> str:
         if model_id and model_id not in self._ids:
             return model_id
         numbers = count(len(self._ids) + 1)
@@ -123,11 +124,11 @@ class ToolCallRun:
         request = self._refusal(call) or self._request(call)
         if isinstance(request, CallOutcome):
             await self._settle(running, request)
-        elif self._may_run_at_once(request):
+        elif self._take_slot_at_once(request):
             await self._begin(running)
             self._nursery.start_soon(self._run, running, None)
-            # A call that runs at once reaches its runner before the next one starts, for runners whose calls
-            # affect each other: trio starts the tasks of one step of its loop in any order.
+            # Let the call reach its runner before the next one starts: the calls of one runner may affect
+            # each other, and trio starts tasks that become ready together in any order.
             await trio.lowlevel.checkpoint()
         else:
             self._nursery.start_soon(self._run, running, request)
@@ -154,7 +155,7 @@ class ToolCallRun:
         return ordered
 
     async def emit_end(self, ordered: Sequence[RunningCall]) -> None:
-        """Emit the results that were not emitted yet, and that all calls have their results."""
+        """Emit the results that were not emitted yet, and then `ToolComplete`."""
         for running in ordered:
             if not running.is_reported and running.outcome is not None:
                 await self._emit(running, running.outcome)
@@ -165,8 +166,8 @@ class ToolCallRun:
             await self._context.emit(ToolComplete(round=self._context.round, responses=responses))
 
     def _match(self, calls: Sequence[ToolCall]) -> list[RunningCall | None]:
-        """Match `calls` with the added ones: an identical one with the same id first, since a model may reuse
-        an id for another call when it repeats a reply; else the first that is left."""
+        """Match each of `calls` with an added call that has its id: with an identical one if possible, else
+        with the first that is left. A model may reuse an id for another call when it repeats a reply."""
         by_id: defaultdict[str, list[RunningCall]] = defaultdict(list)
         for running in self._calls:
             by_id[running.original.id].append(running)
@@ -184,10 +185,10 @@ class ToolCallRun:
     # --- one call ------------------------------------------------------------------------------------
 
     def _refusal(self, call: ToolCall) -> CallOutcome | None:
-        """Return the outcome of a call that isn't even tried."""
-        spent = self._meter.hit if not self._offered else None
-        if spent is not None:
-            return over_budget(call, spent.reason)
+        """Return the outcome of a call that can't be tried; None if it can."""
+        exhausted = self._meter.hit if not self._offered else None
+        if exhausted is not None:
+            return over_budget(call, exhausted.reason)
         spec = self._offered.get(call.name)
         if spec is None:
             self._unknown += 1
@@ -197,7 +198,7 @@ class ToolCallRun:
         hit = self._meter.count_call(call)
         return None if hit is None else over_budget(call, hit.reason)
 
-    def _may_run_at_once(self, request: ApprovalRequest) -> bool:
+    def _take_slot_at_once(self, request: ApprovalRequest) -> bool:
         """Take a slot if one is free and no approval is needed, so that calls begin in stream order."""
         if self._action(request) != "allow":
             return False
@@ -208,7 +209,7 @@ class ToolCallRun:
         return True
 
     async def _run(self, running: RunningCall, request: ApprovalRequest | None) -> None:
-        """Run a call; `request` is None if it has a slot and has begun."""
+        """Run a call. `request` asks for its approval; None if the call already has a slot and has begun."""
         outcome: CallOutcome | None = None
         has_slot = request is None
         with trio.CancelScope(deadline=self._meter.deadline):
@@ -229,7 +230,7 @@ class ToolCallRun:
         await self._settle(running, outcome)
 
     async def _ask_approval(self, running: RunningCall, request: ApprovalRequest) -> CallOutcome | None:
-        """Ask for approval; return the outcome of a call that is denied."""
+        """Ask for approval. Return the outcome of a denied call, None for an allowed one."""
 
         async def pending() -> None:
             await self._context.emit(ToolPending(round=self._context.round, tool=running.ref))
@@ -246,8 +247,8 @@ class ToolCallRun:
                 assert_never(verdict)
 
     def _request(self, call: ToolCall) -> ApprovalRequest | CallOutcome:
-        """Make the question about a call, or its outcome if the runner can't describe it: a call that can't
-        be named can't be approved."""
+        """Make the approval request for a call. If the runner can't describe the call, it can't be approved:
+        return its outcome."""
         try:
             request = approval_request(self._runner, self._offered[call.name], call)
         except Exception as error:  # noqa: BLE001 - a user's runner, as in `_outcome_of`: the other calls continue
@@ -268,8 +269,8 @@ class ToolCallRun:
             outcome = await self._call_next(self._context, call)
         except Exception as error:
             # A runner and its middleware are the user's code. Whatever they raise, the call gets a result,
-            # with the exception in its outcome, and the other calls continue. An exception of the event
-            # callback passed through a progress report, and ends the turn as everywhere else.
+            # with the exception in its outcome, and the other calls continue. Only an exception of the event
+            # callback, which a progress report calls, ends the turn as it does everywhere else.
             if _shares(error, turn.callback_error):
                 raise
             return failed(call, error, self._offered)
@@ -320,7 +321,7 @@ def over_budget(call: ToolCall, reason: str, *, error: Exception | None = None) 
 
 
 def _shares(error: BaseException, other: BaseException | None) -> bool:
-    """Tell if both hold the same exception; nurseries in between regroup them."""
+    """Tell if both hold the same exception. Nurseries may have put it into other groups on its way."""
     if other is None:
         return False
     leaf_ids = set(map(id, iter_leaves(other)))

@@ -1,4 +1,4 @@
-"""Run a model's calls: with a hub of MCP servers, or anything else that has the same two methods."""
+"""Run a model's tool calls, with a hub of MCP servers or any other `ToolRunner`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NEAR_NAMES = 3
 LISTED_NAMES = 20
-"""Tools listed for a model that named none of them; it has the whole list anyway."""
+"""The tools that an error lists if the model named an unknown one. The model has the whole list anyway."""
 ERROR_CHARS = 2000
 """The length of a failure's text for the model: the mistake and the remedy, not a whole page."""
 GO_ON = TurnDecision(decision="continue", reason="the model decides what comes next")
@@ -45,7 +45,7 @@ class CallOutcome:
     result: ToolResult
     """The result that the model gets."""
     turn: TurnDecision = GO_ON
-    """Decides if the model is called again after it."""
+    """Decides if the model is called again after this call."""
     media: tuple[Playable, ...] = ()
     """The media that the player gets, in order."""
     pictures: tuple[ResultImage, ...] = ()
@@ -100,8 +100,8 @@ class HubRunner:
 
     `images`: the model can see, so images are sent to it natively, in addition to the line that names them.
     `audio`: the model can hear, so audio is sent to it too, unless playing it was the purpose of the call
-    (the result ends the turn). A result meant only for the user (`send_result_to_ai=False`) and an error
-    bring no media.
+    (the result ends the turn). The model gets no media of an error, nor of a result that is meant only for
+    the user (`send_result_to_ai=False`).
     """
 
     def __init__(self, hub: Hub, *, images: bool = True, audio: bool = False) -> None:
@@ -178,15 +178,15 @@ class JoinedRunner:
 
     def __init__(self, runners: Iterable[ToolRunner]) -> None:
         self._runners = tuple(runners)
-        self._homes: dict[str, tuple[ToolRunner, ToolSpec]] = {}
+        self._by_name: dict[str, tuple[ToolRunner, ToolSpec]] = {}
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        homes: dict[str, tuple[ToolRunner, ToolSpec]] = {}
+        by_name: dict[str, tuple[ToolRunner, ToolSpec]] = {}
         for runner in self._runners:
             for spec in runner.specs():
-                homes.setdefault(spec.name, (runner, spec))
-        self._homes = homes
-        return tuple(spec for _, spec in homes.values())
+                by_name.setdefault(spec.name, (runner, spec))
+        self._by_name = by_name
+        return tuple(spec for _, spec in by_name.values())
 
     def system_prompt(self, offered: Sequence[ToolSpec]) -> str:
         prompts = [
@@ -197,9 +197,9 @@ class JoinedRunner:
         return "\n\n".join(prompt for prompt in prompts if prompt)
 
     def approval_request(self, call: ToolCall) -> ApprovalRequest | None:
-        if call.name not in self._homes:
+        if call.name not in self._by_name:
             return None
-        return approval_request(*self._homes[call.name], call)
+        return approval_request(*self._by_name[call.name], call)
 
     async def call(self, call: ToolCall, *, on_progress: OnProgress) -> CallOutcome:
         runner = self._runner_of(call.name)
@@ -208,8 +208,7 @@ class JoinedRunner:
         return await runner.call(call, on_progress=on_progress)
 
     def _runner_of(self, name: str) -> ToolRunner | None:
-        home = self._homes.get(name)
-        return None if home is None else home[0]
+        return self._by_name[name][0] if name in self._by_name else None
 
 
 def approval_request(runner: ToolRunner, spec: ToolSpec, call: ToolCall) -> ApprovalRequest | None:
@@ -263,7 +262,7 @@ def failed(call: ToolCall, error: Exception, names: Iterable[str]) -> CallOutcom
     words = shortened(str(error), ERROR_CHARS)
     match error:
         case UnknownToolError():
-            # It was offered, and has since disappeared.
+            # The tool was offered, and has since disappeared.
             return replace(unknown(call, (name for name in names if name != call.name)), error=error)
         case DeadlineError() | trio.TooSlowError() | TimeoutError():
             text = f"The call timed out: {words or 'no answer in time'}"

@@ -83,29 +83,29 @@ _SHOWN_CHARS = 200
 
 @dataclass(slots=True)
 class ToolUseBlock:
-    """The inside of a block so far, and its elements. Nothing is stored past `limit_chars`."""
+    """The inside of a block so far, and its elements: names and arguments. Stores at most `limit_chars`."""
 
     limit_chars: int
     size: int = 0
     """Characters so far."""
-    over: bool = False
-    """It was too long, and that was reported."""
+    is_too_long: bool = False
+    """True once the block exceeded the limit, which was then reported."""
     names: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     problem: str = ""
-    """The first mistake in it."""
+    """The first mistake in the block."""
     _source: StringIO = field(default_factory=StringIO)
     _element: int = 0
 
     def take(self, text: str) -> CallBroken | None:
         """Add `text`; return the error if that makes the block too long."""
-        if self.over:
+        if self.is_too_long:
             return None
         self._source.write(text[: self.limit_chars - self.size])
         self.size += len(text)
         if self.size <= self.limit_chars:
             return None
-        self.over = True
+        self.is_too_long = True
         source = self._source.getvalue()[:_SHOWN_CHARS] + "…"
         self._source = StringIO()
         return CallBroken(
@@ -116,28 +116,27 @@ class ToolUseBlock:
         )
 
     def mark(self) -> None:
-        """Note that an element begins or ended here."""
+        """Mark the current end of the text: an element begins or ends here."""
         self._element = self.size
 
     def since_mark(self, end: int) -> str:
         """Return the text from the mark to `end`."""
-        if self.over:
+        if self.is_too_long:
             return ""
         self._source.seek(self._element)
         text = self._source.read(end - self._element)
         self._source.seek(0, 2)
         return text
 
-    def wrong(self, problem: str) -> None:
+    def note_problem(self, problem: str) -> None:
         self.problem = self.problem or problem
 
     def verdict(self) -> CallWritten | CallBroken:
-        """Return the call, or the mistake, now that the block is complete."""
+        """Return the call of a complete block, or the mistake in it."""
         name = self.names[0] if self.names else ""
         problem = self.problem or self._missing()
-        once = len(self.arguments) == 1
         if problem:
-            source = self.arguments[0] if once else self._source.getvalue()
+            source = self.arguments[0] if len(self.arguments) == 1 else self._source.getvalue()
             return CallBroken(name=name, source=source, reason=problem)
         arguments = arguments_of(self.arguments[0])
         if isinstance(arguments, str):
@@ -175,7 +174,7 @@ def arguments_of(text: str) -> dict[str, Any] | str:
         return _too_deep()
     if not isinstance(value, dict):
         return f"expected a JSON object inside <arguments>, got {kind_of(value)}"
-    if text.count("{") + text.count("[") > DEFAULT_LIMITS.json_depth and _deep(value):
+    if text.count("{") + text.count("[") > DEFAULT_LIMITS.json_depth and _is_too_deep(value):
         return _too_deep()
     return value
 
@@ -193,8 +192,8 @@ def _too_deep() -> str:
     return f"expected <arguments> nested at most {depth} deep (limit json_depth), got deeper nesting"
 
 
-def _deep(value: object) -> bool:
-    """Tell if `value` is nested deeper than allowed; level by level, to avoid recursion."""
+def _is_too_deep(value: object) -> bool:
+    """Tell if `value` is nested deeper than allowed. Looks level by level, to avoid recursion."""
     level = [value]
     for _ in range(DEFAULT_LIMITS.json_depth + 1):
         level = [
@@ -213,11 +212,11 @@ _REST = r"(?P<rest>[\s/][^<>]{0,199})?>"
 _OUTER = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use)" + _REST, _FLAGS)
 _INNER = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use|name|arguments)" + _REST, _FLAGS)
 _TAG_CHARS = len("</tool_use_result") + 200 + len(" >")
-"""No tag is longer."""
+"""The length of the longest tag."""
 _JSON_MARK = regex.compile(r'["<]')
 _STRING_MARK = regex.compile(r'["\\]')
 
-_MADE_UP = (
+_FORGED_RESULT = (
     "expected no <tool_use_result> from you, got one: only tools write results, so yours was dropped. Call"
     " the tool and wait for its result"
 )
@@ -263,9 +262,9 @@ class ToolUseParser:
         """End the text, and return the remaining events. Afterwards the parser can be reused."""
         partial_tag, self._partial_tag = self._partial_tag, ""
         if self._where is _Where.TEXT:
-            self._say(partial_tag)
+            self._add_text(partial_tag)
         elif self._where is not _Where.MADE_UP:
-            self._cut_short(self._block.size)  # without `partial_tag`: the beginning of a tag is not text
+            self._end_unclosed(self._block.size)  # without `partial_tag`: the beginning of a tag is not text
         self._where = _Where.TEXT
         self._tail = ""
         return self._take_events()
@@ -317,24 +316,24 @@ class ToolUseParser:
 
     def _read_outside(self, data: str, at: int) -> int:
         tag = data.find("<", at)
-        self._say(data[at:] if tag < 0 else data[at:tag])
+        self._add_text(data[at:] if tag < 0 else data[at:tag])
         if tag < 0:
             return len(data)
         match = _OUTER.match(data, tag, partial=True)
         if match is None:
-            self._say("<")
+            self._add_text("<")
             return tag + 1
         if match.partial:
             self._partial_tag = data[tag:]
             return len(data)
-        name, closes, empty = _read_tag(match)
+        name, closes, self_closing = _read_tag(match)
         if self._where is _Where.TEXT:
-            self._outer_tag(name, closes=closes, empty=empty)
+            self._outer_tag(name, closes=closes, self_closing=self_closing)
         elif closes and name == "tool_use_result":
             self._where = _Where.TEXT
         return tag + len(match[0])
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if self._where is _Where.TEXT:
             self._text.append(text)
             begin = text.rfind("<")
@@ -343,30 +342,31 @@ class ToolUseParser:
             elif self._tail:
                 self._tail = (self._tail + text)[:_TAG_CHARS]
 
-    def _separate(self, *, blank: bool) -> None:
-        """Keep the text before a removed tag from forming a tag with the text after it."""
+    def _separate(self, *, always_blank: bool) -> None:
+        """Keep the text before a removed tag from forming a tag with the text after it. `always_blank`: write
+        a blank even if no tag could be formed."""
         if _begins_tag(f"{self._tail} "):
-            self._say("< ")  # a blank would only begin the attributes: another "<" ends the tag
-        elif blank or _begins_tag(self._tail):
-            self._say(" ")
+            self._add_text("< ")  # a blank would only begin the attributes: another "<" ends the tag
+        elif always_blank or _begins_tag(self._tail):
+            self._add_text(" ")
 
-    def _outer_tag(self, name: str, *, closes: bool, empty: bool) -> None:
-        self._separate(blank=closes)
+    def _outer_tag(self, name: str, *, closes: bool, self_closing: bool) -> None:
+        self._separate(always_blank=closes)
         if closes:
             return
         if name == "tool_use_result":
-            self._emit(CallBroken(name="", source="", reason=_MADE_UP))
-            self._where = _Where.TEXT if empty else _Where.MADE_UP
+            self._emit(CallBroken(name="", source="", reason=_FORGED_RESULT))
+            self._where = _Where.TEXT if self_closing else _Where.MADE_UP
         else:
             self._block = ToolUseBlock(limit_chars=self._limit_chars)
             self._where = _Where.BLOCK
-            if empty:
+            if self_closing:
                 self._end_block()
 
     # --- inside a block ---
 
     def _read_inside(self, data: str, at: int, tag: int) -> int:
-        """Take the text before the `<` at `tag` (-1: none), and the tag, if it is one."""
+        """Take the text before the `<` at `tag` (-1: none), and the tag that begins there, if it is one."""
         if tag < 0:
             self._take(data[at:])
             return len(data)
@@ -380,32 +380,32 @@ class ToolUseParser:
             return len(data)
         before = self._block.size
         self._take(match[0])
-        name, closes, empty = _read_tag(match)
+        name, closes, self_closing = _read_tag(match)
         if self._where is _Where.NAME:
-            self._tag_in_name(name, before, closes=closes, empty=empty)
+            self._tag_in_name(name, before, closes=closes, self_closing=self_closing)
         elif self._where is _Where.ARGUMENTS:
             self._tag_in_arguments(name, before, closes=closes)
         else:
-            self._tag_between(name, before, closes=closes, empty=empty)
+            self._tag_between(name, before, closes=closes, self_closing=self_closing)
         return tag + len(match[0])
 
     def _take(self, text: str) -> None:
         if broken := self._block.take(text):
             self._emit(broken)
 
-    def _tag_in_name(self, name: str, before: int, *, closes: bool, empty: bool) -> None:
+    def _tag_in_name(self, name: str, before: int, *, closes: bool, self_closing: bool) -> None:
         if closes and name == "name":
-            self._name(self._block.since_mark(before).strip())
+            self._add_name(self._block.since_mark(before).strip())
             self._between_elements()
         elif name == "tool_use" or (name == "arguments" and not closes):
-            self._block.wrong("expected </name> after the tool's name, got another tag")
+            self._block.note_problem("expected </name> after the tool's name, got another tag")
             self._between_elements()
-            self._tag_between(name, before, closes=closes, empty=empty)
+            self._tag_between(name, before, closes=closes, self_closing=self_closing)
 
-    def _name(self, name: str) -> None:
+    def _add_name(self, name: str) -> None:
         block = self._block
         block.names.append(name)
-        if name and "<" not in name and len(block.names) == 1 and not block.over:
+        if name and "<" not in name and len(block.names) == 1 and not block.is_too_long:
             self._emit(CallNamed(name=name))
 
     def _tag_in_arguments(self, name: str, before: int, *, closes: bool) -> None:
@@ -415,16 +415,17 @@ class ToolUseParser:
             if name == "tool_use":
                 self._end_block()
 
-    def _tag_between(self, name: str, before: int, *, closes: bool, empty: bool) -> None:
+    def _tag_between(self, name: str, before: int, *, closes: bool, self_closing: bool) -> None:
         if name in ("tool_use", "tool_use_result") and not closes:
-            self._cut_short(before)
-            self._outer_tag(name, closes=False, empty=empty)
+            self._end_unclosed(before)
+            self._outer_tag(name, closes=False, self_closing=self_closing)
         elif name == "tool_use":
             self._end_block()
         elif closes or name == "tool_use_result":
             self._block.mark()
-        elif empty:
-            (self._block.names if name == "name" else self._block.arguments).append("")
+        elif self_closing:
+            elements = self._block.names if name == "name" else self._block.arguments
+            elements.append("")
             self._block.mark()
         else:
             self._block.mark()
@@ -436,23 +437,23 @@ class ToolUseParser:
 
     def _end_block(self) -> None:
         self._where = _Where.TEXT
-        if not self._block.over:
+        if not self._block.is_too_long:
             self._emit(self._block.verdict())
 
-    def _cut_short(self, end: int) -> None:
+    def _end_unclosed(self, end: int) -> None:
         """End an unclosed block at `end`: at the end of the text, or at the next block."""
         block = self._block
         where = self._where
         rest = block.since_mark(end)
         if where is _Where.NAME:
-            block.wrong("expected </name> after the tool's name, got the end of the reply")
+            block.note_problem("expected </name> after the tool's name, got the end of the reply")
         elif where is not _Where.BLOCK:
             block.arguments.append(rest)
             if not rest.strip():
-                block.wrong("expected a JSON object inside <arguments>, got the end of the reply")
+                block.note_problem("expected a JSON object inside <arguments>, got the end of the reply")
         self._end_block()
         if where is _Where.BLOCK:
-            self._say(rest)
+            self._add_text(rest)
 
 
 def _begins_tag(text: str) -> bool:
@@ -461,6 +462,6 @@ def _begins_tag(text: str) -> bool:
 
 
 def _read_tag(match: regex.Match[str]) -> tuple[str, bool, bool]:
-    """Return a tag's name, and if it closes, or opens and closes at once."""
+    """Return a tag's name, if it is a closing tag, and if it is a self-closing one."""
     closes = bool(match["close"])
     return match["name"].lower(), closes, not closes and (match["rest"] or "").endswith("/")

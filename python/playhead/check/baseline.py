@@ -1,10 +1,9 @@
 """Triage of findings: which failures count, by their level, the ignored checks, and a baseline.
 
 A *finding* is a check that fails on a subject, however many calls show it. A baseline file records the
-findings of a server and the definitions of its tools. Later checks fail for findings that it does not have,
-and for *drift*: a tool whose description or schemas are no longer those of the baseline. Models read
-definitions, so a change of one changes their behaviour, and a poisoned one may be swapped in long after the
-review.
+findings of a server and the definitions of its tools. Later checks fail for findings that the baseline lacks,
+and for *drift*: a tool's description or schemas differ from the baseline. Models read definitions, so a
+changed definition changes their behaviour, and a malicious one may replace it long after the review.
 
 Nothing here does I/O, except for `load_baseline`.
 """
@@ -90,11 +89,10 @@ class Baseline:
     server: str = ""
     """The server's name and version when the file was written; not compared."""
     depth: Literal["quick", "full"] = "full"
-    """The extent of the check that wrote it. A quick check finds less, which fixes nothing."""
+    """The extent of the check that wrote the file. A quick check finds less: it can't show what is fixed."""
     findings: tuple[KnownFinding, ...] = ()
     tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The definitions by name, with the fields `title`, `description`, `inputSchema`, `outputSchema` and
-    `annotations`, each only if listed."""
+    """The definitions by the tool's name. A definition has those of `FIELDS` that the server listed."""
 
     def has(self, check: Check, test: TestResult) -> bool:
         """True if the baseline records the finding of `check` in `test`."""
@@ -133,13 +131,13 @@ def load_baseline(path: Path) -> Baseline:
 def baseline_of(report: Report) -> Baseline:
     """Return the baseline with the findings and definitions of `report`.
 
-    Ignored checks are left out: a baseline that had them would make `--ignore` impossible to take back.
+    Ignored checks are omitted: otherwise they would stay accepted without `--ignore`.
     """
     findings: dict[tuple[str, str], KnownFinding] = {}
     for test in report.tests:
         for check in test.checks:
             is_finding = check.verdict == "failed" or check.accepted in ("known", "level")
-            if is_finding and not check.kind.name.startswith("drift."):  # drift ends with the new definitions
+            if is_finding and not check.kind.name.startswith("drift."):  # the new definitions end the drift
                 key = (test.subject, check.kind.name)
                 message = check.message[:_MESSAGE_CHARS]
                 findings.setdefault(
@@ -169,7 +167,7 @@ class Triage:
     ignored: tuple[IgnoredCheck, ...] = ()
     baseline: Baseline | None = None
     secrets: frozenset[str] = frozenset()
-    """Redacted in a subject before it is compared: a baseline is written without them."""
+    """Secrets to redact in a subject before it is compared: a baseline file has none of them."""
 
     def apply(self, test: TestResult) -> TestResult:
         """Return `test` with the failures that don't count marked as accepted."""
@@ -262,8 +260,9 @@ def _differences(path: str, before: object, now: object) -> Iterator[str]:
 
 def _changed_text(path: str, before: str, now: str) -> str:
     """Quote two strings from shortly before the first difference: a change may be far into a description."""
-    same = next((at for at, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), None)
-    start = max(0, (min(len(before), len(now)) if same is None else same) - _SHOWN_CHARS // 4)
+    shorter = min(len(before), len(now))
+    differs_at = next((at for at in range(shorter) if before[at] != now[at]), shorter)
+    start = max(0, differs_at - _SHOWN_CHARS // 4)
     if len(before) <= _SHOWN_CHARS and len(now) <= _SHOWN_CHARS:
         start = 0
     lead = "…" if start else ""

@@ -1,4 +1,4 @@
-"""The expectations file: calls to make, and their expected answers. A check can draft one."""
+"""The expectations file: calls to make, and their expected answers. A check can draft such a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ExpectedCall:
     is_error: bool = False
     """True if the result must be an error (`isError`)."""
     error_code: int | None = None
-    """A JSON-RPC error of this code is expected in place of a result."""
+    """The code of the JSON-RPC error that is expected in place of a result."""
     content_types: tuple[str, ...] | None = None
     """The types of the content blocks, in order: `text`, `image`, …; None accepts any."""
     patterns: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ def _without_nulls(call: dict[str, Any]) -> dict[str, Any]:
 # --- the draft -----------------------------------------------------------------------------------------
 
 _DRAFTED_CALLS: Final = 2
-"""The calls per tool: the least arguments and all of them, as a rule."""
+"""The limit of drafted calls per tool: usually one with the least arguments and one with all of them."""
 _PATTERN_CHARS: Final = 60
 _LATENCY_FACTOR: Final = 10
 _HEAD: Final = """\
@@ -113,10 +113,10 @@ _HEAD: Final = """\
 
 
 def draft_expectations(report: Report, *, as_json: bool = False) -> str:
-    """Draft an expectations file from the answers in `report`, in TOML with remarks or in JSON.
+    """Draft an expectations file from the answers in `report`, in TOML with comments or in JSON.
 
-    It has the first successful calls of each tool, with the types of their content. TOML also has remarks: a
-    pattern and a latency for each of them, and for a tool without a successful call the arguments to replace.
+    It has the first successful calls of each tool, with the types of their content. Comments in TOML suggest
+    a pattern and a latency for each call, and a call to complete for each tool without a successful one.
     A check with the unedited file passes, unless the answers of a tool vary from call to call. Raises
     `UsageError` for TOML without the extra `check`.
     """
@@ -134,7 +134,7 @@ def draft_expectations(report: Report, *, as_json: bool = False) -> str:
     parts = [_HEAD]
     for name, drafted in calls.items():
         parts += ["\n".join(_toml_call(call, test)) + "\n" for call, test in drafted]
-        if not drafted and (lines := _toml_remark(report, name)):
+        if not drafted and (lines := _toml_comment(report, name)):
             parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
@@ -150,7 +150,7 @@ def _draft_call(test: TestResult, *, as_json: bool) -> ExpectedCall | None:
     for block in blocks if isinstance(blocks, list | tuple) else (None,):
         kind = block.get("type") if isinstance(block, Mapping) else None
         if not isinstance(kind, str) or not _is_writable(kind):
-            return ExpectedCall(tool=test.tool or "", arguments=arguments)  # a truncated answer
+            return ExpectedCall(tool=test.tool or "", arguments=arguments)  # the answer was truncated
         types.append(kind)
     return ExpectedCall(tool=test.tool or "", arguments=arguments, content_types=tuple(types))
 
@@ -184,8 +184,8 @@ def _toml_call(call: ExpectedCall, test: TestResult) -> Iterator[str]:
         yield f"# max_latency_ms = {max(100, round(test.latency_ms * _LATENCY_FACTOR, -2)):.0f}"
 
 
-def _toml_remark(report: Report, tool: str) -> list[str]:
-    """Draft the call of a tool that refused all generated arguments, as a remark."""
+def _toml_comment(report: Report, tool: str) -> list[str]:
+    """Draft the call of a tool that refused all generated arguments, as a comment."""
     for test in report.tests:
         if test.tool == tool and test.method == "tools/call" and isinstance(test.input, Mapping):
             arguments = test.input.get("arguments", {})
@@ -210,7 +210,7 @@ def _first_text(output: Json) -> str | None:
 
 
 def _toml(value: Json) -> str:
-    """Format a value of a single line. Hidden characters are escaped, since people review the file."""
+    """Format a value on one line. Hidden characters are escaped, since people review the file."""
     import tomlkit
 
     line = tomlkit.array()

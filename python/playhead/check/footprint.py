@@ -15,10 +15,11 @@ from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError
 
 _MOST_ENTRIES: Final = 20_000
-"""The limit of all watched directories. A larger one is not reported: a partial count would be a guess."""
+"""The limit of entries in all watched directories. A directory beyond it is not reported: a partial count
+would be a guess."""
 _DEPTH: Final = 8
 _SHALLOW: Final = 1
-"""The levels watched below the working directory, which belongs to the server by accident only."""
+"""The levels watched below the working directory, which may not be the server's own."""
 _SHOWN_NAMES: Final = 3
 
 Entry = tuple[int, int]
@@ -36,8 +37,8 @@ class Footprint:
 
 
 def footprint(server: object) -> Footprint:
-    """Record the directories that a server's command and environment name, and its working directory. Empty
-    for a server that is not a process. Blocks for some milliseconds."""
+    """Record the entries of the directories that a server's command and environment name, and of its working
+    directory. Empty for a server that is not a process. Blocks for some milliseconds."""
     if not isinstance(server, ServerConfig) or server.command is None:
         return Footprint(entries={})
     places: dict[str, int] = {}
@@ -59,7 +60,7 @@ def footprint(server: object) -> Footprint:
 
 
 def _directory(word: str, cwd: str | None) -> str | None:
-    """Return the directory that an argument names: itself, or that of a data file."""
+    """Return the directory that an argument names, or the directory of the data file that it names."""
     if not word or "\n" in word or "://" in word:
         return None
     path = Path(cwd or os.curdir, word)

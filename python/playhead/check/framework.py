@@ -1,6 +1,6 @@
 """The framework under a server, and who can fix a defect: the framework's maintainers or the server's author.
 
-The framework shows in the answers: each has its own words for an unknown method or tool.
+Answers reveal the framework: each has its own message for an unknown method or tool.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ _REVEALED: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = (
     ("definition", re.compile(r'"title": "\w+Arguments"'), "the Python SDK"),
 )
 """The title of a test, a pattern of its answer, and the framework that a match reveals. The first match
-counts: FastMCP is built on the SDK."""
-_DECIDED: Final = re.compile(
+counts: FastMCP is built on the Python SDK."""
+_OF_FRAMEWORK: Final = re.compile(
     r"handshake\.|wire\.(?!messages)|capabilities\.|server\.|connection\.(?:ping|second|stops)"
     r"|\w+\.(?:list|templates)-(?:answered|ends|unknown-cursor)"
     r"|(?:tools|resources|prompts)\.(?:error-code|unknown$)|prompts\.missing-argument"
     r"|tools\.without-arguments"
 )
-"""Checks of what a framework decides."""
-_UNCLEAR: Final = re.compile(
+"""The checks whose outcome the framework decides."""
+_OF_EITHER: Final = re.compile(
     r"tools\.(?:cancel|concurrent|deadline|survives)|connection\.(?:connect|health|stays)"
 )
-"""Checks that both can fail: a tool that blocks its framework is never cancelled."""
+"""The checks that fail because of the framework or of the server: a tool that blocks its framework is never
+cancelled."""
 _DEFECTIVE: Final = ("failed", "accepted")
-"""Verdicts and statuses of defects."""
-_FIXED: Final = {
+"""The verdicts and statuses of defects."""
+_REMEDIES: Final = {
     (PYTHON_SDK_1, "server.unknown-method"): "2.x answers as specified",
     (PYTHON_SDK_1, "resources.error-code"): "2.x answers as specified",
 }
 
 
 def framework_of(tests: Sequence[TestResult]) -> str | None:
-    """Return the framework that the answers of a server reveal; None if they don't."""
+    """Return the framework that the answers of a server reveal, if any."""
     for title, words, name in _REVEALED:
         for test in tests:
             if test.title == title and words.search(json.dumps(test.output, default=str)):
@@ -57,7 +58,7 @@ def framework_of(tests: Sequence[TestResult]) -> str | None:
 
 
 def attribute(tests: Sequence[TestResult]) -> tuple[TestResult, ...]:
-    """Say in each failed check who can fix it, if the framework under the server is known."""
+    """Add to the message of each failed check who can fix it, if the framework under the server is known."""
     framework = framework_of(tests)
     if framework is None:
         return tuple(tests)
@@ -68,7 +69,7 @@ def _attribute(test: TestResult, framework: str) -> TestResult:
     if test.status not in _DEFECTIVE:
         return test
     checks = tuple(
-        replace(check, message=check.message + _who(check.kind.name, framework))
+        replace(check, message=check.message + _responsibility(check.kind.name, framework))
         if check.verdict in _DEFECTIVE
         else check
         for check in test.checks
@@ -77,10 +78,10 @@ def _attribute(test: TestResult, framework: str) -> TestResult:
     return replace(test, checks=checks, error=first)
 
 
-def _who(check: str, framework: str) -> str:
-    if _UNCLEAR.match(check):
+def _responsibility(check: str, framework: str) -> str:
+    if _OF_EITHER.match(check):
         return ""
-    if not _DECIDED.match(check):
+    if not _OF_FRAMEWORK.match(check):
         return f" [to fix in the server; not in {framework}, on which it is built]"
-    known = _FIXED.get((framework, check))
-    return f" [to fix in {framework}, on which the server is built{f'; {known}' if known else ''}]"
+    remedy = _REMEDIES.get((framework, check))
+    return f" [to fix in {framework}, on which the server is built{f'; {remedy}' if remedy else ''}]"

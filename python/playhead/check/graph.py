@@ -9,8 +9,8 @@ server are known only after discovery:
 
 Both runners produce the same report: `run_graph` needs no dependency, and `run_under_langgraph` runs the same
 nodes under LangGraph. LangGraph's asynchronous interface needs asyncio, so its synchronous `invoke` runs in a
-worker thread, and each node it calls is run by the trio thread, in a nursery of the caller. So nodes are
-cancelled with the caller, and the thread then ends by itself, because every further node is refused.
+worker thread, and the trio thread runs each node that it calls, in a nursery of the caller. So nodes are
+cancelled with the caller. The worker thread then ends, because its next node raises an error.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ async def run_graph(graph: Graph, state: State) -> State:
 # --- under LangGraph ----------------------------------------------------------------------------------------
 
 _RESERVED: Final = str.maketrans({":": "%3A", "|": "%7C", "%": "%25"})
-"""Reserved by LangGraph, but allowed in a tool's name."""
+"""Escapes for characters that LangGraph reserves, and a tool's name may have."""
 
 
 class _StoppedError(Exception):
@@ -189,7 +189,7 @@ class _Bridge:
         return call
 
     async def _run(self, node: Node, state: State) -> Update:
-        # This is a system task, which only the end of the program cancels.
+        # This runs in a system task, which only the end of the program cancels.
         update: Update | None = None
         over = trio.Event()
 

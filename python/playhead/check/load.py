@@ -21,7 +21,7 @@ from playhead.check.results import LoadFigures, TestResult, successful_requests
 from playhead.check.target import Target, is_too_often
 
 _MOST_READS: Final = 3
-"""Resources read under load; they tend to share their figures."""
+"""The limit of resources read under load, whose figures tend to be alike."""
 _MILLISECONDS: Final = 1_000.0
 
 
@@ -31,7 +31,7 @@ class LoadAnswer:
 
     size_bytes: int = 0
     failure: str | None = None
-    """The reason for the lack of a usable answer."""
+    """The reason why no usable answer arrived; None for a success."""
 
 
 @dataclass(slots=True)
@@ -79,8 +79,8 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
 async def run_load(plan: LoadPlan, request: Callable[[], Awaitable[LoadAnswer]]) -> tuple[LoadMeter, float]:
     """Send requests as `plan` says; return their meter and the seconds that they took.
 
-    `request` is called by all clients at once. It reports its failures in the answer; an exception from it
-    ends the load. Cancelled: requests in flight are cancelled, and nothing is returned.
+    All clients call `request` at once. It reports its failures in the answer; an exception from it ends the
+    load. Cancellation cancels the requests in flight, and nothing is returned.
     """
     meter = LoadMeter()
     started = trio.current_time()
@@ -110,7 +110,7 @@ class PlayRecord:
     reads: int = 0
     """`resources/read` that the server received."""
     hedges: int = 0
-    """Reads that were sent twice because the first was late."""
+    """Second reads of a page that was late."""
     size_bytes: int = 0
     server_bytes: int = 0
     cache_bytes: int = 0
@@ -121,14 +121,14 @@ class PlayRecord:
 def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
     """Return the figures of the plays of all processes, for `--json`.
 
-    `different` counts the items of which two plays were not the same audio. `audio_sha256` has the digest of
-    an item's PCM, by its place in the play list, to compare with that of its source.
+    `different` counts the items whose plays were not all the same audio. `audio_sha256` has the digest of
+    each item's PCM, by its place in the play list, to compare with the digest of its source.
     """
     first_audio = sorted(play.first_audio_ms for play in plays if play.first_audio_ms is not None)
-    heard: dict[int, set[str]] = {}
+    digests: dict[int, set[str]] = {}
     for play in plays:
         if play.pcm_sha256 is not None:
-            heard.setdefault(play.item, set()).add(play.pcm_sha256)
+            digests.setdefault(play.item, set()).add(play.pcm_sha256)
     return {
         "plays": len(plays),
         "failed": sum(play.failure is not None for play in plays),
@@ -136,8 +136,8 @@ def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
         "first_audio_p50_ms": percentile(first_audio, 0.50),
         "first_audio_p95_ms": percentile(first_audio, 0.95),
         "underruns": sum(play.underruns for play in plays),
-        "different": sum(len(hashes) > 1 for hashes in heard.values()),
-        "audio_sha256": {str(item): min(hashes) for item, hashes in sorted(heard.items())},
+        "different": sum(len(of_item) > 1 for of_item in digests.values()),
+        "audio_sha256": {str(item): min(of_item) for item, of_item in sorted(digests.items())},
         "reads": sum(play.reads for play in plays),
         "hedges": sum(play.hedges for play in plays),
         "bytes": sum(play.size_bytes for play in plays),
@@ -151,8 +151,8 @@ async def probe_load(
 ) -> None:
     """Repeat one successful call of each tool in `tests`, and one read of some resources.
 
-    Each repeated request is a test, and `on_figures` receives its figures. A destructive tool that the
-    options don't allow has no successful call.
+    Each repeated request is a test, and `on_figures` receives its figures. Destructive tools that the options
+    don't allow are not called: they have no successful call.
     """
     chosen = list(_repeatable(tests))
     if not chosen:

@@ -53,7 +53,7 @@ class CheckOptions:
     examples: int = 5
     """Random valid arguments per tool, in addition to the boundary cases."""
     timeout_seconds: float = 10.0
-    """Longest silence of one request. People wait for a tool no longer than that."""
+    """The longest silence of one request. People wait no longer for a tool."""
     total_seconds: float = 1800.0
     """Limit of the whole check; the rest is reported as skipped. Real servers take seconds to minutes."""
     calls_at_once: int = 8
@@ -66,6 +66,6 @@ class CheckOptions:
     ignored: tuple[IgnoredCheck, ...] = ()
     """Checks whose failures are reported, but don't fail the check."""
     baseline: Baseline | None = None
-    """Only findings that it does not record fail the check; changed definitions are findings (`drift.…`)."""
+    """Findings in the baseline don't fail the check; changed definitions are findings (`drift.…`)."""
     load: LoadPlan | None = None
-    """Repeat successful requests of a full check like this; None measures no load."""
+    """The load of repeated requests to measure in a full check; None measures none."""

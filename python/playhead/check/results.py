@@ -21,8 +21,9 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Verdict = Literal["passed", "failed", "accepted", "skipped"]
 """`accepted`: a failure that does not count, because of the level, an ignored check or the baseline."""
 Status = Literal["success", "failed", "accepted", "error", "skipped"]
-"""`failed`: a check found a defect. `accepted`: only defects that do not count. `error`: undecided, for
-example because a tool refused arguments that only its schema allows. `skipped`: not done, with the reason."""
+"""`failed`: a check found a defect. `accepted`: checks found only defects that do not count. `error`: the
+test is undecided, for example because a tool refused arguments that its schema allows. `skipped`: the test
+was not made, for a stated reason."""
 
 Acceptance = Literal["ignored", "known", "level"]
 """The reason why a failure does not count: the check is ignored, the baseline has the finding, or it violates
@@ -44,10 +45,10 @@ class Check:
     kind: CheckKind
     verdict: Verdict
     message: str = ""
-    """The expected and the actual value, place and remedy of a failed or accepted check; the reason for a
-    skipped one."""
+    """For a failed or accepted check: the expected and the actual value, the place and the remedy. For a
+    skipped check: the reason."""
     accepted: Acceptance | None = None
-    """The reason for an accepted check."""
+    """The reason why an accepted check does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,7 @@ class LoadFigures:
     method: str
     clients: int
     requests: int
-    """Finished ones, failures included."""
+    """Finished requests, failures included."""
     failures: int
     first_failure: str | None = None
     seconds: float
@@ -124,7 +125,7 @@ class LoadFigures:
     """Median latency of the successful requests; None without any."""
     p95_ms: float | None
     requests_per_second: float
-    """Successful ones."""
+    """The rate of successful requests."""
     bytes_per_second: float
     """The size of the successful results as compact JSON."""
 
@@ -161,7 +162,7 @@ class Report:
     interrupted: bool = False
     """True if the check was interrupted: the report has the findings up to then."""
     timed_out: bool = False
-    """True if `CheckOptions.total_seconds` ended the check: what was left is reported as skipped."""
+    """True if `CheckOptions.total_seconds` ended the check: the remaining tests are reported as skipped."""
 
     def count(self, status: Status) -> int:
         return sum(test.status == status for test in self.tests)
@@ -182,13 +183,13 @@ def successful_requests(tests: Iterable[TestResult], method: str) -> Iterator[Te
     for test in tests:
         if test.method != method or test.status != "success":
             continue
-        got, sent = test.output, test.input
-        if not isinstance(got, Mapping) or not isinstance(sent, Mapping) or got.get("isError") is True:
+        output, params = test.output, test.input
+        if not isinstance(output, Mapping) or not isinstance(params, Mapping):
             continue
-        # An error object has neither.
-        if "content" not in got and "contents" not in got:
+        # An error object has no contents.
+        if output.get("isError") is True or not {"content", "contents"} & output.keys():
             continue
-        key = json.dumps(sent, sort_keys=True, default=str)
+        key = json.dumps(params, sort_keys=True, default=str)
         if key not in seen:
             seen.add(key)
             yield test
@@ -196,7 +197,7 @@ def successful_requests(tests: Iterable[TestResult], method: str) -> Iterator[Te
 
 @dataclass(slots=True)
 class TestDraft:
-    """Collect the checks of one test while it runs. `passed`, `failed` and `skipped` add one each.
+    """A test while it runs, collecting its checks. `passed`, `failed` and `skipped` add one check each.
 
     A kind is a row of the catalogue, or its name.
     """
@@ -214,7 +215,7 @@ class TestDraft:
     samples: list[Sample] = field(default_factory=list)
     undecided: str | None = None
     void: str | None = None
-    """The reason why no judgement counts, such as a server that was too busy."""
+    """The reason why none of the checks counts, such as a server that was too busy."""
     checks: list[Check] = field(default_factory=list)
 
     def passed(self, kind: CheckKind | str) -> None:

@@ -62,15 +62,15 @@ from playhead.redaction import redacted_values
 OnBrokenOff = Callable[[Report], None]
 
 MOST_TOOLS: Final = 256
-"""Tools called on one server; the rest is reported as skipped."""
+"""The limit of tools called on one server. The others are reported as skipped."""
 _STORED_CHARS: Final = 64 * MIB
-"""Characters of requests and answers in a report; beyond it, those of passed tests are omitted."""
+"""Characters of requests and answers in a report. Once they are used up, passed tests have none."""
 _SAMPLE_CHARS: Final = 16 * MIB
 """Characters of images and audio in a report."""
 _MOST_SAMPLES: Final = 3
 """Distinct images and audio per subject."""
 _MOST_LOST: Final = 5
-"""Tests with a lost connection that a report names."""
+"""The limit of tests with a lost connection that a report names."""
 _TITLE_CHARS: Final = 300
 
 
@@ -101,7 +101,7 @@ async def check_server(
                     state = await runner(check.testing(), state)
             except BaseException:  # an interrupt above all: the findings so far must not be lost
                 if on_broken_off is not None:
-                    on_broken_off(check.broken_off())
+                    on_broken_off(check.interrupted_report())
                 raise
             finally:
                 check.release()
@@ -193,11 +193,11 @@ class _Check:
 
         async def test(state: State) -> Update:
             tool = next(tool for tool in self._connected_target().tools if tool.name == name)
-            why = self._why_not(tool)
-            if why is None:
+            reason = self._skip_reason(tool)
+            if reason is None:
                 await self._probe(f"tool {name}", partial(probe_tool, tool=tool))
             else:
-                self._skip(f"tool {name}", why, tool=name)
+                self._skip(f"tool {name}", reason, tool=name)
             return Update(current_task=f"test_{name}", messages=[f"tested {name}"])
 
         return test
@@ -247,7 +247,7 @@ class _Check:
             self._skip(f"the other {len(names) - MOST_TOOLS} tools", why)
         return testing_graph(self, names[:MOST_TOOLS])
 
-    def _why_not(self, tool: types.Tool) -> str | None:
+    def _skip_reason(self, tool: types.Tool) -> str | None:
         """Return the reason for not calling a tool, if any."""
         allowed = self._server.allowed_tools if isinstance(self._server, ServerConfig) else None
         if allowed is not None and tool.name not in allowed:
@@ -274,7 +274,7 @@ class _Check:
         """Release the connection. Idempotent."""
         self._release.set()
 
-    def broken_off(self) -> Report:
+    def interrupted_report(self) -> Report:
         """Return the report of an interrupted check."""
         update = Update(mcp_status="unknown")
         if self._target is not None:
@@ -348,7 +348,7 @@ class _Check:
         return True
 
     async def _probe(self, subject: str, probe: Callable[[Target], Awaitable[None]]) -> None:
-        """Run `probe`. If it fails itself, record an undecided test and continue."""
+        """Run `probe`. If the probe itself fails, record an undecided test and continue."""
         target = self._connected_target()
         if target.gone is not None:
             self._skip(subject, "the server is gone")

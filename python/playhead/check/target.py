@@ -1,4 +1,4 @@
-"""The connected server under test: requests and their unvalidated answers."""
+"""The server under test: a connection, its requests and their unvalidated answers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class RequestOutcome:
     """
     latency_ms: float
     too_often: bool = False
-    """The server limits the rate of requests (HTTP 429, or an error that says so) and still refused after
-    pauses: the test proves nothing."""
+    """True if the server limits the rate of requests (HTTP 429, or an error that says so) and still refused
+    after pauses: the test then proves nothing."""
 
 
 OnTest = Callable[[TestResult], None]
@@ -50,8 +50,8 @@ PATIENCE: float = 6.0
 """A request that keeps showing signs of life may take this many times its timeout."""
 
 MOST_UNANSWERED: int = 6
-"""The consecutive requests without an answer, and a listing without one, after which a server is considered
-gone: each of hundreds of further requests would cost its deadline."""
+"""After so many consecutive requests without an answer, a server that does not answer a listing either counts
+as gone: each of hundreds of further requests would wait for its deadline."""
 
 TOO_OFTEN_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 """Pauses in seconds before a rate-limited request is repeated."""
@@ -67,7 +67,7 @@ class Target:
 
     options: CheckOptions
     session: Session
-    """The session itself, for features built on requests: streams of resources, classified results."""
+    """The session, for features built on requests: streams of resources, classified results."""
     server: Checkable
     """The server of the session, for probes that open their own connection."""
     on_test: OnTest
@@ -77,7 +77,8 @@ class Target:
     gone: PlayheadError | None = None
     """Set once the server has not answered for so long that nothing more is sent."""
     _unanswered: int = 0
-    _patient: bool = True
+    _waits_for_rate: bool = True
+    """False once the server refused a request for its rate limit even after pauses."""
 
     @property
     def protocol_version(self) -> str:
@@ -123,7 +124,7 @@ class Target:
         unanswered = isinstance(answer.failure, TransportError) and not answer.too_often
         self._unanswered = self._unanswered + 1 if unanswered else 0
         if self._unanswered >= MOST_UNANSWERED:
-            await self._look_for_life()
+            await self._check_alive()
         return answer
 
     async def _send_in_time(
@@ -131,18 +132,17 @@ class Target:
     ) -> RequestOutcome:
         """Send a request, and repeat it after pauses if the server limits the rate."""
         answer = await self.request_once(method, params, timeout_seconds=seconds)
-        for wait_seconds in TOO_OFTEN_WAITS if self._patient else ():
+        for wait_seconds in TOO_OFTEN_WAITS if self._waits_for_rate else ():
             if not is_too_often(answer):
                 return answer
             await trio.sleep(wait_seconds)
             answer = await self.request_once(method, params, timeout_seconds=seconds)
         too_often = is_too_often(answer)
-        # A server that still refuses is not waited for again with the next request.
-        self._patient = not too_often
+        self._waits_for_rate = not too_often  # if it still refuses, the next request does not wait for it
         return replace(answer, too_often=too_often)
 
-    async def _look_for_life(self) -> None:
-        """Send a request that any server answers quickly: a server may hang in one tool only."""
+    async def _check_alive(self) -> None:
+        """Set `gone` unless the server answers a simple request: it may hang in one tool only."""
         self._unanswered = 0
         alive = await self.request_once("tools/list", None, timeout_seconds=self.options.timeout_seconds)
         if isinstance(alive.failure, TransportError):
@@ -204,7 +204,7 @@ async def open_target(
 ) -> AsyncIterator[Target]:
     """Connect for the duration of the context. `mode` and errors are as for `playhead.client.connect`.
 
-    A server process that ends is always restarted: one that dies of a request still gets all the others.
+    A server process that ends is always restarted: if one request ends it, it still gets the others.
     """
     limits = limits_of(options)
     if isinstance(server, ServerConfig):

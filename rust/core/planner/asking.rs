@@ -1,4 +1,4 @@
-//! The next request: first evidence, then what is missing, then what is late, then new pages.
+//! The choice of the next request: evidence of an end first, then holes, then late pages, then new pages.
 
 use std::cmp::min;
 
@@ -97,8 +97,8 @@ impl Planner {
         Some(self.issue(start, end, false, purpose))
     }
 
-    /// The read that the reader waits for, if others have overtaken it, or too few are left to do so, and the budget
-    /// allows.
+    /// The read that the reader waits for, if the budget allows a hedge, and later reads have overtaken it or too few
+    /// are in flight to do so.
     pub(super) fn hedge_candidate(&self) -> Option<&Flight> {
         let budget = HEDGES_AT_START + self.counters.requests / REQUESTS_PER_HEDGE;
         let is_last = self.flights.pages() <= OVERTAKEN_TO_HEDGE as usize;
@@ -113,7 +113,7 @@ impl Planner {
     }
 
     /// The time at which a page is late: after two smoothed latencies, four deviations (RFC 6298), and the transfer of
-    /// what is queued; twice that after each hedge. On a steady link what deviates is the queue.
+    /// what is queued; twice that after each hedge. On a steady link only the queue makes latencies deviate.
     pub(super) fn late_at(&self, flight: &Flight) -> Option<f64> {
         let transfer = self.flights.bytes() as f64 / self.estimates.bandwidth()?;
         let seconds = match self.estimates.steady.link() {
@@ -131,21 +131,21 @@ impl Planner {
 
     pub(super) fn next_page(&mut self, head: u64) -> Option<Request> {
         self.frontier = self.taken.contiguous_end(self.frontier);
-        let finding_floor = self.estimates.floor_is_stale(self.now);
+        let measures_floor = self.estimates.floor_is_stale(self.now);
         let start = self.frontier;
-        let paced = self.paced_until().is_some_and(|at| at > self.now);
-        // With nothing in flight, this page is the head page of an outage.
+        let is_paced = self.paced_until().is_some_and(|at| at > self.now);
+        // In an outage only the page at the first missing byte is read, which may be a new one.
         let is_retry = self.patience.is_outage() || self.failed.contiguous_end(start) > start;
         let is_due = !is_retry || (start == self.tail() && self.now >= self.patience.retry_at());
-        if paced
+        if is_paced
             || !is_due
-            || !self.may_ask_at(start)
+            || !self.may_request_at(start)
             || self.is_asleep(head)
-            || !self.link_has_room(finding_floor)
+            || !self.link_has_room(measures_floor)
         {
             return None;
         }
-        let page = if finding_floor {
+        let page = if measures_floor {
             self.sizing.small_bytes()
         } else {
             self.on_grid(start, self.sizing.next_bytes(&self.estimates))
@@ -172,7 +172,7 @@ impl Planner {
             self.sleeping = self.settings.sleeps_when_full && self.flights.bytes() == 0;
             return None;
         }
-        // What was read as evidence of an end is not read again.
+        // Bytes that were read as evidence of an end are not read again.
         let end = self
             .taken
             .held(start..end)
@@ -181,14 +181,14 @@ impl Planner {
         let end = start + not_marker(end - start);
         self.frontier = end;
         self.newest = (self.now, end - start);
-        if !finding_floor {
-            self.sizing.asked_new_page(page);
+        if !measures_floor {
+            self.sizing.requested_page(page);
         }
         Some(self.issue(start, end, is_retry, Purpose::Page))
     }
 
-    /// Rounds a page up so that it ends on the grid. Not a page that is smaller than the grid: the first burst, and those
-    /// of a server that caps its pages.
+    /// Rounds a page up so that it ends on the grid. A page below the grid's size stays as it is: one of the first
+    /// burst, or of a server that caps its pages.
     fn on_grid(&self, start: u64, page: u64) -> u64 {
         let grid = self.settings.grid_bytes;
         let end = start.saturating_add(page);
@@ -196,7 +196,7 @@ impl Planner {
             return page;
         }
         let rounded = end.next_multiple_of(grid) - start;
-        // A small room takes half of itself at most, so that pages still overlap.
+        // At most half of the room, so that pages still overlap.
         if rounded <= self.settings.capacity_bytes / 2 {
             rounded
         } else {
@@ -224,9 +224,9 @@ impl Planner {
         (gap >= PACING_MIN_SECONDS && self.flights.len() > 0).then_some(asked_at + gap)
     }
 
-    fn may_ask_at(&self, start: u64) -> bool {
-        let past_total = self.total().is_some_and(|total| start >= total);
-        let asked_past = || {
+    fn may_request_at(&self, start: u64) -> bool {
+        let is_past_total = self.total().is_some_and(|total| start >= total);
+        let is_past_requested = || {
             let total = self.total().unwrap_or(u64::MAX);
             self.failed.held(total..self.frontier).next().is_some()
                 || self
@@ -238,22 +238,22 @@ impl Planner {
             && self.ending.claimed_at().is_none_or(|at| start < at)
             && self.barrier.is_none_or(|(at, _)| start < at)
             && start < OFFSET_MAX
-            && !(past_total && (self.ending.is_exact() || asked_past()))
+            && !(is_past_total && (self.ending.is_exact() || is_past_requested()))
     }
 
-    /// The first burst arrives: it shows the link if nothing else shares that.
+    /// Returns whether the first burst is still arriving. It shows the link if no other page shares it.
     pub(super) fn is_opening(&self) -> bool {
         self.counters.pages < STEADY_BURST as u64
     }
 
-    fn link_has_room(&mut self, finding_floor: bool) -> bool {
+    fn link_has_room(&mut self, measures_floor: bool) -> bool {
         let wanted = self.flights.wanted().count();
-        if finding_floor {
+        if measures_floor {
             return wanted == 0;
         }
         let page = self.sizing.next_bytes(&self.estimates) as f64;
         let is_opening = self.is_opening() && !self.estimates.serial.is_possible();
-        let enough = self
+        let is_full = self
             .estimates
             .bytes_wanted_in_flight()
             .is_some_and(|bytes| {
@@ -264,7 +264,7 @@ impl Planner {
                 };
                 self.flights.bytes() as f64 >= most
             });
-        !enough && self.window.has_room(wanted)
+        !is_full && self.window.has_room(wanted)
     }
 
     fn issue(&mut self, start: u64, end: u64, is_retry: bool, purpose: Purpose) -> Request {

@@ -1,8 +1,8 @@
 //! The end of a stream: claims of an end, their corroboration and their refutation.
 //!
 //! # Rules
-//! * One answer proves nothing. A claim at the announced size is accepted at once; one behind a page that was shorter
-//!   than its range and than the largest page is, too (nothing is announced then). Any other claim is accepted once
+//! * One answer proves nothing. A claim at the announced size is accepted at once. If no size is announced, so is a
+//!   claim behind a page that was shorter than its range and than the largest page. Any other claim is accepted once
 //!   reads that were sent after it arrived claim an end as well.
 //! * Bytes at or past a claim make it false, whenever they arrive. The third false claim at one offset is a
 //!   contradiction: the server serves bytes past the offset, but no bytes at it.
@@ -22,6 +22,7 @@ use super::tuning::{
 };
 use claim::{Claim, Step};
 use error_claim::ErrorClaim;
+pub(super) use error_claim::Evidence;
 
 /// The evidence that ended the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub struct End {
     pub by: EndedBy,
 }
 
-/// The announced size, as far as it is believed.
+/// The announced size, unless it was refuted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Size {
     Unknown,
@@ -76,7 +77,7 @@ impl Size {
 pub(super) enum Corroboration {
     /// A read at the claim.
     AtClaim,
-    /// A read past it: a page further on, or the last bytes below the announced size.
+    /// A read past the claim: a page further on, or the last bytes below the announced size.
     Beyond,
     /// The byte before an offset that was answered with errors.
     ByteBefore,
@@ -133,7 +134,7 @@ impl Ending {
         matches!(self.size, Size::Announced { exact: true, .. })
     }
 
-    /// The offset at which the latest claim was false once too often; reported once.
+    /// The offset of a contradiction, if one was found since the last call.
     pub fn take_contradiction(&mut self) -> Option<u64> {
         self.contradiction.take()
     }
@@ -193,8 +194,8 @@ impl Ending {
 
     // --- bytes -------------------------------------------------------------------------------------------
 
-    /// Bytes `[start, end)` arrived for a range that went to `asked_to`. Returns the offset of a claim, or of an
-    /// accepted end, that they make false, to be read again.
+    /// Handles bytes `[start, end)` that arrived for a range up to `asked_to`. Returns the offset of a claim, or of an
+    /// accepted end, that they make false: it must be read again.
     pub fn bytes(&mut self, start: u64, end: u64, asked_to: u64) -> Option<u64> {
         self.received_to = self.received_to.max(end);
         self.refute_size_below(end);
@@ -218,8 +219,8 @@ impl Ending {
         }
         let only_byte_before = (start + 1, end) == (at, at) && asked_to > at;
         if claim.by == EndedBy::Done && claim.at_claim == Step::Sent && only_byte_before {
-            // A read from the byte before returned that byte alone. If this server returns all there is, the marker
-            // followed it and no data; otherwise what follows is requested.
+            // A read from the byte before returned that byte alone. If the answer is short, no data follows that byte,
+            // and `[DONE]` was the marker. Otherwise a read from the claim on has to show that.
             claim.is_marker = true;
             claim.at_claim = if is_short {
                 Step::ClaimsEnd
@@ -258,8 +259,8 @@ impl Ending {
     // --- claims ------------------------------------------------------------------------------------------
 
     /// Handles a claim of an end at `at`, by an answer that arrived before request `next_id` was sent; `evidence` is
-    /// the purpose of its read and its id. Returns true if the claim is false, because bytes past it have arrived: read
-    /// it again.
+    /// the purpose of its read and its id. Returns true if the claim is false, because bytes past it have arrived: it
+    /// must be read again.
     pub fn claim(
         &mut self,
         now: f64,
@@ -293,7 +294,7 @@ impl Ending {
                 Some((Corroboration::Beyond, _)) => claim.beyond = Step::ClaimsEnd,
                 Some(_) | None => {}
             },
-            Some(_) | None if is_evidence_only => {} // of a dropped claim: no page ended there
+            Some(_) | None if is_evidence_only => {} // its claim was dropped, and it is no claim of its own
             Some(_) | None => {
                 let is_below_size = announced.is_some_and(|total| at < total);
                 let behind_short =
@@ -305,8 +306,8 @@ impl Ending {
         false
     }
 
-    /// The corroborating read `id` settled without evidence and is needed again. Only a read past a claim, without a
-    /// size, is dispensable if the server refused it or it was lost twice.
+    /// Handles a corroborating read that gave no evidence: it is needed again. Exception: without an announced size,
+    /// the read past a claim is dispensable once the server refused it, or it was lost twice.
     pub fn uncorroborated(&mut self, purpose: Corroboration, id: u64, is_refused: bool) {
         let is_below_size = self.is_claim_below_size();
         let Some(claim) = &mut self.claim else {
@@ -315,23 +316,22 @@ impl Ending {
         if id < claim.evidence_from {
             return;
         }
-        let (step, otherwise) = match purpose {
+        let (step, next_step) = match purpose {
             Corroboration::AtClaim => (&mut claim.at_claim, Step::Needed),
             Corroboration::Beyond => {
                 claim.lost_beyond += 1;
-                let is_over = is_refused || claim.lost_beyond > 1;
-                let is_dispensable = is_over && !is_below_size;
-                let otherwise = if is_dispensable {
+                let is_dispensable = (is_refused || claim.lost_beyond > 1) && !is_below_size;
+                let next_step = if is_dispensable {
                     Step::Refused
                 } else {
                     Step::Needed
                 };
-                (&mut claim.beyond, otherwise)
+                (&mut claim.beyond, next_step)
             }
             Corroboration::ByteBefore | Corroboration::Tail => return,
         };
         if *step == Step::Sent {
-            *step = otherwise;
+            *step = next_step;
         }
     }
 
@@ -349,9 +349,8 @@ impl Ending {
         }
     }
 
-    /// The next corroborating read, once all before the claim has arrived: otherwise the byte before it may not exist.
-    /// `small` and `page` are sizes of pages; a read of the claim ends inside the room if that leaves a byte past the
-    /// claim.
+    /// The next corroborating read, once all bytes before the claim have arrived: otherwise the byte before it may not
+    /// exist. `small` and `page` are sizes of pages. A read at the claim ends inside the room if it fits there.
     pub fn probe(
         &mut self,
         now: f64,
@@ -368,7 +367,7 @@ impl Ending {
         let at = claim.at;
         if claim.at_claim == Step::Needed {
             claim.at_claim = Step::Sent;
-            // Read from the byte before, a file's true tail of `[DONE]` is not a blob of its own.
+            // If the file itself ends in `[DONE]`, a read from the byte before returns more than these bytes.
             let may_be_data = claim.by == EndedBy::Done && !claim.is_marker;
             let start = at.saturating_sub(u64::from(may_be_data));
             let most = announced.map_or(room_to, |total| total.min(room_to));
@@ -393,8 +392,8 @@ impl Ending {
         None
     }
 
-    /// Decides what the evidence settles. `tail` is the first missing byte; `waits` says whether a read past the claim
-    /// is still in flight, `latency` how long an answer takes. Returns the end if one was accepted just now.
+    /// Accepts an end if the evidence suffices, and returns it. `tail` is the first missing byte; `waits` says whether
+    /// a read past the claim is still in flight, `latency` how long an answer takes.
     pub fn decide(&mut self, now: f64, tail: u64, waits: bool, latency: f64) -> Option<End> {
         if let Size::Announced { total, exact: true } = self.size
             && self.accepted.is_none()
@@ -430,7 +429,7 @@ impl Ending {
         }
         let since = claim.corroborated_at?;
         let is_open = !claim.behind_short && !is_complete;
-        // Until all below it has arrived, a lower claim may take its place.
+        // Until all bytes below the claim have arrived, a lower claim may take its place.
         if is_open || tail < end.at || (waits && now < since + wait_past_claim(latency)) {
             return None;
         }

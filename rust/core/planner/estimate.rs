@@ -20,9 +20,9 @@ pub(super) struct Completion {
     pub latency_seconds: f64,
     /// Total bytes delivered when this page was requested.
     pub delivered_before: u64,
-    /// The reader, not the link, was the limit when it was requested.
+    /// True if the reader, not the link, was the limit when the page was requested.
     pub app_limited: bool,
-    /// Nothing else was in flight when it was requested.
+    /// True if nothing else was in flight when the page was requested.
     pub alone: bool,
 }
 
@@ -33,7 +33,7 @@ struct Sample {
 }
 
 enum Phase {
-    /// Rate still grows from round to round.
+    /// The rate still grows from round to round.
     Startup {
         best: f64,
         flat_rounds: u32,
@@ -45,8 +45,10 @@ enum Phase {
 pub(super) struct Estimates {
     delivered: u64,
     app_limited_until: u64,
+    /// The best delivery rate of the window, and the best since that one and since the second.
     rate: Option<[Sample; 3]>,
     floor: Option<Sample>,
+    /// The mean and the mean deviation of the latency.
     smoothed: Option<(f64, f64)>,
     phase: Phase,
     round_id: u64,
@@ -56,8 +58,8 @@ pub(super) struct Estimates {
     pub steady: Steady,
 }
 
-/// The pages of a round after its first: how fast they follow shows the bandwidth behind the latency. Used only until
-/// the rounds show it, which takes five of them on a long fast link.
+/// The pages of a round after its first. How fast they follow shows the bandwidth, without the latency. Used only until
+/// the rates of whole rounds show it, which takes five rounds on a long fast link.
 #[derive(Default)]
 struct Train {
     first_at: f64,
@@ -76,7 +78,7 @@ impl Train {
     }
 }
 
-/// A round: from the answer to the first page requested in it, to the answer to the first one requested after that.
+/// A round. It ends with the answer to the first page that was requested after the previous round had ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Round {
     /// Bytes per second.
@@ -88,7 +90,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Its pages waited for each other: they exceeded the least latency by more than their own transfer.
+    /// Returns whether its pages waited for each other: they took longer than the least latency and their own transfer.
     pub fn queues(&self, floor: f64) -> bool {
         self.latency > QUEUED_LATENCIES * floor
     }
@@ -97,12 +99,12 @@ impl Round {
 /// The pages of the current round.
 #[derive(Clone, Copy, Default)]
 struct Tally {
-    /// The time at which the page before it arrived; for a first round, at which its first page was requested.
+    /// The time at which the previous round ended; for a first round, at which its first page was requested.
     started_at: Option<f64>,
     bytes: u64,
     pages: u32,
     latencies: f64,
-    /// The reader held it back, or it was kept empty for a lone page.
+    /// True if the reader was the limit, or the link was kept empty for a lone page.
     idle: bool,
 }
 
@@ -125,7 +127,7 @@ impl Rounds {
         tally.idle |= idle;
     }
 
-    /// Ends the round, and returns it if the link was its limit.
+    /// Ends the round. Returns it if the link was its limit.
     fn end(&mut self, now: f64) -> Option<Round> {
         let tally = std::mem::take(&mut self.tally);
         if tally.idle {
@@ -139,9 +141,10 @@ impl Rounds {
             page: tally.bytes as f64 / pages,
             latency: tally.latencies / pages,
         };
-        let larger = self.last.map_or(0.0, |last| round.page / last.page);
-        let faster = self.last.map_or(0.0, |last| round.rate / last.rate);
-        let in_proportion = larger >= LARGER_PAGES && faster >= IN_PROPORTION * larger;
+        let page_growth = self.last.map_or(0.0, |last| round.page / last.page);
+        let rate_growth = self.last.map_or(0.0, |last| round.rate / last.rate);
+        let in_proportion =
+            page_growth >= LARGER_PAGES && rate_growth >= IN_PROPORTION * page_growth;
         self.in_proportion = if in_proportion {
             self.in_proportion + 1
         } else {
@@ -200,13 +203,14 @@ impl Estimates {
         self.steady.link().is_none() && matches!(self.phase, Phase::Startup { .. })
     }
 
-    /// The floor is out of date: our own queueing hides it until a page runs alone (BBR's ProbeRTT).
+    /// Returns whether the floor is out of date: the planner's own queue hides it until a page runs alone (BBR's
+    /// ProbeRTT).
     pub fn floor_is_stale(&self, now: f64) -> bool {
         self.floor
             .is_some_and(|sample| now - sample.at > FLOOR_WINDOW_SECONDS)
     }
 
-    /// The reader is the limit, so rates until these bytes arrive say nothing about the link.
+    /// Records that the reader is the limit: rates until these bytes arrive say nothing about the link.
     pub fn mark_app_limited(&mut self, bytes_in_flight: u64) {
         self.app_limited_until = self.delivered + bytes_in_flight.max(1);
     }
@@ -234,7 +238,8 @@ impl Estimates {
     }
 
     /// The pause between a page of `bytes` and the next new one: about its transfer, so that they do not arrive
-    /// together; never more than half a latency, because the estimate may be far too low. None before the first page.
+    /// together. Without a steady link it is at most the least latency, because the rate may be estimated far too low.
+    /// None before the first page.
     pub fn gap_seconds(&self, bytes: u64) -> Option<f64> {
         if let Some(link) = self.steady.link() {
             return Some(bytes as f64 / (PACING_STEADY * link.bytes_per_second));
@@ -248,7 +253,7 @@ impl Estimates {
         Some((bytes as f64 / rate).min(self.floor_seconds()?))
     }
 
-    /// Returns whether a cost per page limits, not bandwidth: only larger pages are faster.
+    /// Returns whether a cost per page is the limit, not bandwidth: then only larger pages are faster.
     pub fn page_cost_limits(&self) -> bool {
         self.rounds.in_proportion >= ROUNDS_IN_PROPORTION
     }
@@ -287,7 +292,8 @@ impl Estimates {
                 value: latency,
             });
         }
-        // What a page after the first burst confirms outlasts the trust in a steady link: pages stay small, and few.
+        // A page after the first burst confirms the steady link: its values stay when it is no longer trusted, and so
+        // do small and few pages.
         if let Some(link) = self.steady.link().filter(|_| page.delivered_before > 0) {
             self.phase = Phase::Steady;
             self.floor = Some(Sample {

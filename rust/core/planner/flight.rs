@@ -24,6 +24,7 @@ pub(super) enum Purpose {
     Probe,
 }
 
+/// One request on the wire, and the state of the link when it was sent; see `Completion`.
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     pub id: u64,
@@ -37,9 +38,9 @@ pub(super) struct Flight {
     /// Pages requested later that arrived earlier.
     pub overtaken: u32,
     pub purpose: Purpose,
-    /// Hedges of it that were sent.
+    /// The hedges that were sent for this page.
     pub hedges: u32,
-    /// Answered; the driver still judges the answer.
+    /// True if it is answered, and the driver still judges the answer.
     pub held: bool,
     pub standing: Standing,
 }
@@ -49,7 +50,7 @@ impl Flight {
         self.standing == Standing::Wanted
     }
 
-    /// Its range counts as taken: the bytes are expected to be stored.
+    /// Returns whether its range counts as taken, because its bytes are expected to be stored.
     pub fn covers(&self) -> bool {
         self.is_wanted() && self.purpose != Purpose::Probe
     }
@@ -101,7 +102,7 @@ impl Flights {
         self.0.iter_mut().filter(|flight| flight.is_wanted())
     }
 
-    /// Bytes still to arrive; a hedge asks for none that are new.
+    /// Bytes still to arrive. Hedges don't count: they request no further bytes.
     pub fn bytes(&self) -> u64 {
         self.wanted()
             .filter(|flight| flight.purpose == Purpose::Page && !flight.held)
@@ -135,7 +136,7 @@ impl Flights {
         }
     }
 
-    /// The page with this id has arrived: older ones in flight are overtaken.
+    /// Records that the page with this id has arrived, and so has overtaken the older ones in flight.
     pub fn overtake(&mut self, id: u64) {
         for flight in self.wanted_mut().filter(|flight| flight.id < id) {
             flight.overtaken = flight.overtaken.saturating_add(1);

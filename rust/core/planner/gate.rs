@@ -1,16 +1,14 @@
 //! The start gate: decides whether audio may start, or resume, without a foreseeable stall.
 //!
 //! # Theory of operation
-//! Audio that starts now takes bytes at the decoder's rate. It does not stall if two things hold. The next contiguous
-//! page arrives before what is in hand is played; and over the rest of the stream, or the next half minute, what is in
-//! hand covers the link's deficit. A link several times faster than the audio meets both with half a
-//! second in hand.
+//! Audio that starts now takes bytes at the decoder's rate. It does not stall if two things hold: the next contiguous
+//! page arrives before the audio in hand is played; and over the rest of the stream, or the next half minute, the audio
+//! in hand covers the link's deficit. A link several times faster than the audio meets both with half a second in hand.
 //!
-//! The gate is asked when bytes arrive, so nothing here waits for a clock. The rate of the link is that of the
-//! delivery-rate samples. They are too low until the first pages have shared the link: a page that took a latency and a
-//! half of transfers counts as if it had the link for itself. So while the first burst arrives the rate at which its
-//! bytes followed the first page counts as well; it contains no latency. From then on a steady link (`steady`) needs
-//! less in hand the faster it is.
+//! Callers ask the gate when bytes arrive, so nothing here waits for a clock. The rate of the link is that
+//! of the delivery-rate samples. They are too low until the first pages have shared the link, because they contain the
+//! latency. So while the first burst arrives, the rate at which its bytes followed the first page counts as well, which
+//! contains no latency. From then on a steady link (`steady`) needs less in hand the faster it is.
 
 use super::Planner;
 use super::tuning::{
@@ -31,8 +29,8 @@ impl Planner {
         left_bytes: Option<u64>,
     ) -> bool {
         let now = self.now.max(now);
-        let over = self.finished() || self.broken().is_some();
-        let full = self.flights.len() == 0
+        let is_over = self.finished() || self.broken().is_some();
+        let is_full = self.flights.len() == 0
             && self.failed.len_bytes() == 0
             && in_hand_bytes.saturating_add(self.sizing.next_bytes(&self.estimates))
                 > self.settings.capacity_bytes;
@@ -52,7 +50,8 @@ impl Planner {
                     arrival_seconds: self.arrival_seconds(now, rate, latency_seconds),
                 }
             });
-        over || full
+        is_over
+            || is_full
             || self.plays_page_by_page(in_hand_bytes, bytes_per_second)
             || GateInputs {
                 in_hand_bytes: in_hand_bytes as f64,
@@ -64,8 +63,8 @@ impl Planner {
             .is_enough()
     }
 
-    /// Seconds until the page that the reader waits for should arrive; 0 if it is late. With nothing in flight, that of
-    /// the next request: the decoder's thread may ask before it is sent.
+    /// Seconds until the page that the reader waits for should arrive; 0 if it is late. With nothing in flight, this is
+    /// the next page: the decoder's thread may ask before it is requested.
     fn arrival_seconds(&self, now: f64, bytes_per_second: f64, latency_seconds: f64) -> f64 {
         let Some(first) = self.flights.first() else {
             let page = self.sizing.next_bytes(&self.estimates);
@@ -111,19 +110,19 @@ impl GateInputs {
         if self.in_hand_bytes >= self.left_bytes.min(ROOM_SHARE * self.room_bytes) {
             return true;
         }
-        let mut wanted = START_SECONDS * self.bytes_per_second;
+        let mut wanted_bytes = START_SECONDS * self.bytes_per_second;
         if let Some(link) = &self.link {
             let arrival_bytes = self.bytes_per_second * link.arrival_seconds;
             let least_bytes = if link.is_steady {
-                let over = link.bytes_per_second / self.bytes_per_second;
-                let slowest =
+                let speed = link.bytes_per_second / self.bytes_per_second;
+                let at_speed_one =
                     (STEADY_START_SECONDS * self.bytes_per_second).max(STEADY_START_BYTES);
-                (slowest / over.powf(STEADY_START_POWER))
+                (at_speed_one / speed.powf(STEADY_START_POWER))
                     .max(STEADY_LEAST_SECONDS * self.bytes_per_second)
             } else {
                 SLOW_START_SECONDS * self.bytes_per_second
             };
-            wanted = wanted.max(
+            wanted_bytes = wanted_bytes.max(
                 if link.bytes_per_second >= FAST_LINK * self.bytes_per_second {
                     ARRIVAL_MARGIN_FAST * arrival_bytes
                 } else {
@@ -133,7 +132,7 @@ impl GateInputs {
                 },
             );
         }
-        self.in_hand_bytes >= wanted
+        self.in_hand_bytes >= wanted_bytes
     }
 
     /// The link's deficit over the rest of the stream, or the horizon.

@@ -1,7 +1,8 @@
 //! Patience with a server, and the times of retries.
 //!
-//! Patience is spent only while the reader waits without progress; progress (a new byte in the ring) restores all of
-//! it and ends every backoff. During an outage only the head page is read again, and seldom.
+//! Patience is the time that the reader waits without progress before the stream breaks. Progress (a new byte in the
+//! ring) restores all of it and ends every backoff. During an outage only the head page, the one at the first missing
+//! byte, is read again, and seldom.
 
 use super::tuning::{
     BACKOFF_MAX_SECONDS, BACKOFF_SECONDS, FAILURES_TO_OUTAGE, MOST_DOUBLINGS, PAUSED_RETRY_SECONDS,
@@ -45,13 +46,14 @@ pub enum Failure {
 pub(super) struct Patience {
     allowed_seconds: f64,
     demand: Demand,
-    /// When the reader began to wait, or last made progress while it did.
+    /// The time at which the reader began to wait, or of the last progress if that was later.
     waiting_since: Option<f64>,
+    /// Seconds of earlier waits since the last progress.
     waited_before: f64,
     failures: u32,
     failed_retries: u32,
     refusals: u32,
-    /// When the refused head page is read again.
+    /// The time at which the refused head page is read again.
     refused_until: f64,
     retry_at: f64,
     retry_after_until: f64,
@@ -99,7 +101,7 @@ impl Patience {
             .map(|since| since + (seconds - self.waited_before))
     }
 
-    /// A new byte arrived. Only bytes of the head page end a refusal of the head page.
+    /// Records a new byte. Only bytes of the head page (`head_moved`) end its refusal.
     pub fn progress(&mut self, now: f64, head_moved: bool) {
         self.restore(now);
         (self.failures, self.failed_retries) = (0, 0);
@@ -110,7 +112,7 @@ impl Patience {
         }
     }
 
-    /// The server answers without a new byte: the reader's wait starts again, and backoffs continue.
+    /// Restores patience without a new byte: the reader's wait starts again, and backoffs continue.
     pub fn restore(&mut self, now: f64) {
         self.waited_before = 0.0;
         self.waiting_since = self.waiting_since.map(|_| now);
@@ -121,7 +123,7 @@ impl Patience {
         self.failures >= FAILURES_TO_OUTAGE
     }
 
-    /// A read failed in a way that patience covers.
+    /// Records a failure that is retried as long as patience lasts.
     pub fn failed(&mut self, now: f64, was_retry: bool, retry_after: Option<f64>) {
         self.failures = self.failures.saturating_add(1);
         if was_retry {
@@ -134,7 +136,7 @@ impl Patience {
         }
     }
 
-    /// The head page was refused. Returns false if that was once too often.
+    /// Records a refusal of the head page. Returns false if it was refused too often.
     pub fn refused(&mut self, now: f64) -> bool {
         self.failures = self.failures.saturating_add(1);
         let delay = REFUSAL_DELAYS_SECONDS.get(self.refusals as usize);
@@ -180,7 +182,7 @@ impl Patience {
         self.over_at().is_some_and(|at| now >= at)
     }
 
-    /// The seconds that the server still asks to wait, if the reader's patience ends before.
+    /// The seconds that the server still asks to wait, if the reader's patience ends before they are over.
     pub fn hopeless_wait(&self, now: f64) -> Option<f64> {
         let is_hopeless = self
             .over_at()

@@ -1,5 +1,5 @@
-//! A server that answers one read at a time: a page that waited for others arrives one service time after the page
-//! before it, however long it is. On a link that is the limit, that time grows with the page.
+//! Evidence of a server that answers one read at a time: a page that waited for others arrives one service time after
+//! the page before it, whatever its size. If the link is the limit, that time grows with the page.
 
 use super::Planner;
 use super::tuning::{
@@ -11,15 +11,15 @@ use super::tuning::{
 #[derive(Default)]
 pub(super) struct Serial {
     answered_at: f64,
-    /// The time of the newest page since the one before it; its latency if it did not wait for that.
+    /// The seconds from the page before the newest to the newest; its latency if it did not wait for that page.
     newest: Option<f64>,
-    /// Answers in a row that took the same time, each larger than the one counted before it; the smallest size of
-    /// their run, and the newest that was counted.
+    /// Answers in a row that took the same time, each larger than the last one counted.
     answers: u32,
+    /// The smallest size of that run, and the size of the last answer counted.
     sizes: (u64, u64),
     /// The largest factor by which their times differ.
     spread: f64,
-    /// Nothing arrived for a while though the second page was on its way: the link was not the limit.
+    /// True if nothing arrived for a while although the second page was on its way: the link was not the limit.
     was_silent: bool,
 }
 
@@ -57,13 +57,13 @@ impl Serial {
         Some(self.answered_at + SERIAL_SILENCE * seconds)
     }
 
-    /// Counts that nothing arrived since `heard_at`.
+    /// Records that nothing arrived since `heard_at`.
     pub fn waited(&mut self, now: f64, heard_at: f64, pages: u64) {
         let heard_nothing = heard_at <= self.answered_at + SERIAL_HEARD_SECONDS;
         self.was_silent |= heard_nothing && self.silent_at(pages).is_some_and(|at| now >= at);
     }
 
-    /// The first pages took equally long, in spite of their sizes, and with a silence between them.
+    /// Returns whether the first pages took equally long in spite of their sizes, with a silence between them.
     pub fn is_possible(&self) -> bool {
         self.was_silent && self.answers > 0 && self.spread <= SAME_GAP
     }
@@ -75,16 +75,16 @@ impl Serial {
 }
 
 impl Planner {
-    /// Sets how many bytes a second of the audio has.
+    /// Sets the rate of the audio.
     pub fn set_audio_rate(&mut self, bytes_per_second: f64) {
         if bytes_per_second.is_finite() && bytes_per_second > 0.0 {
             self.audio_rate = bytes_per_second;
         }
     }
 
-    /// Returns whether audio may start page by page: the next page is in flight, arrives while what is in hand plays
-    /// if it takes as long as the newest, and lasts longer. Two pages show such a server. The first alone may have
-    /// arrived over a link that is the limit, where the next one takes longer.
+    /// Returns whether audio may start page by page: the next page is in flight, and if it takes as long as the newest,
+    /// it arrives while the audio in hand plays. Two pages show such a server. After one page the link may be the
+    /// limit, and the next page may take longer.
     pub(super) fn plays_page_by_page(&self, in_hand_bytes: u64, bytes_per_second: f64) -> bool {
         let serial = &self.estimates.serial;
         let (Some(seconds), Some(next)) = (serial.newest, self.flights.first()) else {

@@ -1,6 +1,6 @@
 //! The effects of an answer or a failure.
 
-use super::ending::{Corroboration, End};
+use super::ending::{Corroboration, End, Evidence};
 use super::estimate::{Completion, Round};
 use super::flight::{Flight, Purpose};
 use super::{Broken, EndedBy, Failure, Planner};
@@ -14,7 +14,7 @@ impl Planner {
         flight.is_wanted().then_some(flight)
     }
 
-    /// Marks the range of a flight as missing again, except what has arrived or is in flight another way.
+    /// Marks the range of a flight as missing again, except bytes that have arrived or are part of another flight.
     fn release(&mut self, flight: &Flight) {
         let range = flight.start..flight.end;
         self.taken.remove(range.clone());
@@ -30,7 +30,7 @@ impl Planner {
     /// Counts `[start, got_to)` as received where it fits. Returns the number of new bytes.
     pub(super) fn store(&mut self, flight: &Flight, got_to: u64) -> u64 {
         if got_to > self.room_to {
-            return 0; // evidence from past the window
+            return 0; // read as evidence, beyond the room
         }
         let run = flight.start.max(self.base)..got_to;
         let before = self.received.len_bytes();
@@ -65,7 +65,7 @@ impl Planner {
         self.ending.bytes(start, got_to, end)
     }
 
-    /// The answer claims an end at `at`. Returns the offset if that is false.
+    /// Handles the claim of an end at `at`. Returns the offset if the claim is false.
     pub(super) fn claimed(&mut self, flight: &Flight, at: u64, by: EndedBy) -> Option<u64> {
         // A read that starts one byte before the first wanted one is clipped, and so is its claim.
         let at = at.max(self.base);
@@ -81,13 +81,13 @@ impl Planner {
             self.end_if(self.ending.accepted());
         }
         if !is_false {
-            // A slow server needs time for the end, too, and its rounds are few. Failed reads are not retried sooner.
+            // A slow server needs time to confirm the end, in a few rounds. Failed reads are not retried sooner.
             self.patience.restore(self.now);
         }
         is_false.then_some(at)
     }
 
-    /// A claim was false: the missing bytes there are read again.
+    /// Handles a false claim: the missing bytes there are read again.
     pub(super) fn claimed_falsely(&mut self, flight: &Flight, at: u64) {
         if let Some(at) = self.ending.take_contradiction() {
             self.bar(self.received.contiguous_end(at), Broken::Contradiction);
@@ -103,7 +103,12 @@ impl Planner {
             return;
         };
         self.ending.uncorroborated(purpose, flight.id, false);
-        let end = self.ending.error_evidence(purpose, Some(has_bytes), None);
+        let evidence = if has_bytes {
+            Evidence::Bytes
+        } else {
+            Evidence::NoBytes
+        };
+        let end = self.ending.error_evidence(purpose, evidence);
         self.end_if(end);
     }
 
@@ -122,12 +127,12 @@ impl Planner {
             is_page && !twin.held && received.contiguous_end(twin.start) >= twin.end
         });
         self.flights.overtake(flight.id);
-        // If everything up to its end has arrived now, the first missing byte was among the new ones.
+        // If all bytes up to the page's end have arrived now, this page had the first missing byte.
         let head_moved = self.tail() >= got_to;
         self.patience.progress(self.now, head_moved);
         (self.stagnant, self.retry_bytes) = (0, u64::MAX);
         self.evidence_failed = false;
-        self.window.won(self.sizing.whole_bytes());
+        self.window.grow(self.sizing.whole_bytes());
         self.counters.pages += 1;
         self.counters.bytes = self.counters.bytes.saturating_add(new_bytes);
         if is_page {
@@ -200,7 +205,8 @@ impl Planner {
         self.ending
             .uncorroborated(purpose, flight.id, code.is_some());
         let refusal = code.filter(|&code| !is_transient || self.ending.suspects_code(code));
-        let end = self.ending.error_evidence(purpose, None, refusal);
+        let evidence = refusal.map_or(Evidence::Lost, Evidence::Refused);
+        let end = self.ending.error_evidence(purpose, evidence);
         self.end_if(end);
         let is_answered = match purpose {
             Corroboration::AtClaim => false,
@@ -245,7 +251,7 @@ impl Planner {
         self.failed_at(flight.start.max(tail), flight, failure);
     }
 
-    /// The time at which `at` is read again, if ever.
+    /// Decides when `at` is read again, if ever.
     fn failed_at(&mut self, at: u64, flight: &Flight, failure: Failure) {
         let is_damaged = self.damaged.held(at..at + 1).next().is_some();
         match failure {
@@ -274,7 +280,7 @@ impl Planner {
         }
     }
 
-    /// Records that no retry mends `at`.
+    /// Records that no retry helps at `at`.
     fn bar(&mut self, at: u64, reason: Broken) {
         if self.barrier.is_none_or(|(known, _)| at < known) {
             self.barrier = Some((at, reason));
@@ -283,7 +289,7 @@ impl Planner {
 
     // --- the end -----------------------------------------------------------------------------------------
 
-    /// Decides what time and the evidence settle.
+    /// Decides about the end and the patience, by the time and the evidence so far.
     pub(super) fn decide(&mut self) {
         let waits = self.ending.claimed_at().is_some_and(|at| {
             self.flights
@@ -303,7 +309,7 @@ impl Planner {
         }
     }
 
-    /// Returns whether an answer has begun to arrive: the clock of patience then stands still.
+    /// Returns whether an answer has begun to arrive: patience then does not end before the answer's own timeout.
     pub(super) fn is_receiving(&self) -> bool {
         self.heard_at > self.settled_at && self.flights.len() > 0
     }
@@ -317,7 +323,7 @@ impl Planner {
     pub(super) fn end_at(&mut self, end: End) {
         self.frontier = self.frontier.min(end.at.max(self.base));
         self.failed.remove(end.at..u64::MAX);
-        // What arrived past this end stays taken: if the end turns out to be later, it is not read again.
+        // Bytes that arrived past this end stay taken: if the end turns out to be later, they are not read again.
         let missing: Vec<_> = self.received.missing(end.at..u64::MAX).collect();
         missing
             .into_iter()

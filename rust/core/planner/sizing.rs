@@ -4,7 +4,7 @@ use super::estimate::{Estimates, Round};
 use super::tuning::{
     ALWAYS_AFFORDED, LARGER_PAYS, PAGE_GROWTH, PAGE_GROWTH_BY_COST, PAGES_IN_ROOM, PAGES_OF_SIZE,
     ROOM_TO_TRY, ROUNDS_ON_TRIAL, ROUNDS_TO_RETRY, ROUNDS_TO_RETRY_MAX, SHORTS_TO_LEARN,
-    WHOLES_TO_DOUBT, WHOLES_TO_DOUBT_MAX,
+    WHOLES_TO_TEST_CAP, WHOLES_TO_TEST_CAP_MAX,
 };
 
 /// The server's largest page, learned from its short pages.
@@ -15,8 +15,10 @@ enum ServerCap {
     },
     Known {
         bytes: u64,
+        /// Pages as long as requested, since the cap was tested.
         wholes: u32,
-        doubt_after: u32,
+        /// The number of them after which a larger page tests the cap.
+        test_after: u32,
     },
 }
 
@@ -114,8 +116,8 @@ impl Sizing {
         }
     }
 
-    /// Adopts the server's own page size: it sends no other.
-    pub fn adopt(&mut self, page_bytes: u64) {
+    /// Sets the server's own page size: it sends no other.
+    pub fn set_page_bytes(&mut self, page_bytes: u64) {
         let page = page_bytes.clamp(1, self.capacity);
         (self.smallest, self.ceiling) = (page, Ceiling::new(page, page));
         self.cap = ServerCap::Unknown {
@@ -135,7 +137,7 @@ impl Sizing {
         let Some(last) = self.last else {
             return self.under_cap(self.smallest.max(self.first));
         };
-        // The first rates under-read, because latency hides the bandwidth: they stop the growth but do not undo it.
+        // The first rates are too low, because they contain the latency: they stop the growth but do not undo it.
         let (growth, affordable) = match estimates.page_bytes() {
             _ if estimates.page_cost_limits() => (PAGE_GROWTH_BY_COST, u64::MAX),
             None => (PAGE_GROWTH, u64::MAX),
@@ -181,23 +183,24 @@ impl Sizing {
             ServerCap::Known {
                 bytes: cap,
                 wholes,
-                doubt_after,
-            } if wholes >= doubt_after => bytes.min(cap.saturating_mul(2)),
+                test_after,
+            } if wholes >= test_after => bytes.min(cap.saturating_mul(2)),
             ServerCap::Known { bytes: cap, .. } => bytes.min(cap),
         }
     }
 
-    pub fn asked_new_page(&mut self, bytes: u64) {
+    /// Records that a new page was requested.
+    pub fn requested_page(&mut self, bytes: u64) {
         self.last = Some(bytes);
         if let ServerCap::Known {
             bytes: cap,
             wholes,
-            doubt_after,
+            test_after,
         } = &mut self.cap
             && bytes > *cap
         {
             *wholes = 0;
-            *doubt_after = (*doubt_after * 2).min(WHOLES_TO_DOUBT_MAX);
+            *test_after = (*test_after * 2).min(WHOLES_TO_TEST_CAP_MAX);
         }
     }
 
@@ -211,11 +214,11 @@ impl Sizing {
                     self.cap = ServerCap::Known {
                         bytes: *largest,
                         wholes: 0,
-                        doubt_after: WHOLES_TO_DOUBT,
+                        test_after: WHOLES_TO_TEST_CAP,
                     };
                 }
             }
-            // The rest of a short page arrives whole under any cap: only a larger page refutes one.
+            // The rest of a short page is answered in full under any cap: only a larger page refutes a cap.
             ServerCap::Unknown { shorts, largest } if page_bytes > *largest => {
                 (*shorts, *largest) = (0, 0)
             }

@@ -1,5 +1,5 @@
-//! A steady link: the first burst shows the rate and the latency of one whose rate hardly varies, long before the
-//! samples of later pages do. Until an answer contradicts it, or better samples exist, it is trusted.
+//! A steady link: one whose rate hardly varies. The first burst shows its rate and latency, long before the samples of
+//! later pages do. They are trusted until an answer contradicts them, or better samples exist.
 
 use super::estimate::Completion;
 use super::tuning::{OPENING_SECONDS, STEADY_BURST, STEADY_SPREAD};
@@ -12,8 +12,9 @@ pub(super) struct SteadyLink {
 }
 
 impl SteadyLink {
-    /// Explains the latencies and sizes of three pages that left together: either they came one after the other, or
-    /// they shared the link. A server that answers one read at a time seems to share, with a latency below 0.
+    /// Finds a link that explains the latencies and sizes of three pages that left together: they arrived either one
+    /// after the other, or sharing the link. None for a server that answers one read at a time: its pages seem to share
+    /// a link with a latency below 0.
     fn of_burst(burst: &[(f64, f64)]) -> Option<Self> {
         let &[(at, first), (second_at, second), (third_at, third)] = burst else {
             return None;
@@ -23,10 +24,10 @@ impl SteadyLink {
         [in_turn, shared]
             .into_iter()
             .find_map(|(first, second, third)| {
-                let faster = third / (third_at - second_at) * (second_at - at) / second;
+                let rate_ratio = third / (third_at - second_at) * (second_at - at) / second;
                 let bytes_per_second = (second + third) / (third_at - at);
                 let latency_seconds = at - first / bytes_per_second;
-                ((faster - 1.0).abs() <= STEADY_SPREAD
+                ((rate_ratio - 1.0).abs() <= STEADY_SPREAD
                     && latency_seconds >= 0.0
                     && bytes_per_second > 0.0)
                     .then_some(Self {
@@ -43,7 +44,7 @@ pub(super) struct Steady {
     /// Latency and size of the pages that were requested before any arrived.
     burst: Vec<(f64, f64)>,
     bytes: u64,
-    /// The link, and when its first byte arrived.
+    /// The link, and the time at which its first byte arrived.
     link: Option<(SteadyLink, f64)>,
 }
 

@@ -4,7 +4,7 @@
 
 /// False claims of an end at one offset that make a contradiction: one may be a hiccup, two a cache.
 pub(super) const FALSE_CLAIMS: u32 = 3;
-/// Same error answers at one offset that make an end, if the byte before is served between them.
+/// Equal error answers at one offset that make an end, if the byte before is served between them.
 pub(super) const ERROR_CLAIMS: u32 = 3;
 /// Bytes below the announced size that are read to check a claim: the page size of most file systems.
 pub(super) const TAIL_BYTES: u64 = 4096;
@@ -15,14 +15,14 @@ pub(super) const ROUNDS_BELOW_SIZE: u32 = 2;
 pub(super) const CLAIM_ROUND_SECONDS: f64 = 0.5;
 /// Minimum wait for reads in flight past a corroborated claim.
 pub(super) const WAIT_PAST_CLAIM_SECONDS: f64 = 0.5;
-/// Remembered offsets of short pages and false claims: far more than are in flight, and bounded.
+/// The limit of remembered offsets of short pages and false claims: far more than are in flight.
 pub(super) const SHORT_ENDS_KEPT: usize = 512;
-/// Successful answers in a row without a new byte (`Limits.stagnant_pages`).
+/// The limit of successful answers in a row without a new byte (`Limits.stagnant_pages`).
 pub(super) const STAGNANT_ANSWERS: u32 = 8;
 
 // --- patience ----------------------------------------------------------------------------------------------
 
-/// The second retry waits about this long, each after it twice as long; the first does not wait.
+/// The second retry waits about this long, each later one twice as long as the one before; the first does not wait.
 pub(super) const BACKOFF_SECONDS: f64 = 0.1;
 /// The longest such wait: a server that is back is noticed within five seconds.
 pub(super) const BACKOFF_MAX_SECONDS: f64 = 5.0;
@@ -34,7 +34,7 @@ pub(super) const FAILURES_TO_OUTAGE: u32 = 2;
 pub(super) const RETRIES_PER_SECOND: usize = 2;
 /// Pause between two retries while the listener has paused.
 pub(super) const PAUSED_RETRY_SECONDS: f64 = 60.0;
-/// Pauses before a refused page is read again, if its form has delivered bytes; then it has failed.
+/// Pauses before a refused head page is read again; after the last of them it has failed.
 pub(super) const REFUSAL_DELAYS_SECONDS: [f64; 3] = [1.0, 5.0, 15.0];
 /// A wait that deserves a status line.
 pub(super) const STATUS_SECONDS: f64 = 3.0;
@@ -57,7 +57,7 @@ pub(super) const LATE_MAX_SECONDS: f64 = 30.0;
 
 // --- requests in flight -------------------------------------------------------------------------------------
 
-/// Requests at once: what a browser opens to one host, and a third more.
+/// Requests at once: a third more than the connections that a browser opens to one host.
 pub(super) const IN_FLIGHT: usize = 8;
 /// Requests at once if nothing queues at the server, so that latency limits. 32 MiB at 100 ms per page: 4.8 s with 8,
 /// 2.8 with 16 (measured).
@@ -66,7 +66,7 @@ pub(super) const IN_FLIGHT_AT_LATENCY: usize = 16;
 pub(super) const IN_FLIGHT_OF_SMALL: usize = 64;
 /// The page size of these counts: what existing servers expect.
 pub(super) const FULL_PAGE_BYTES: u64 = 100 << 10;
-/// The window wins one per page and loses 30 % on an error: additive increase, multiplicative decrease, as TCP does.
+/// The window grows by one per page and shrinks by 30 % on an error: additive increase, multiplicative decrease (TCP).
 pub(super) const WINDOW_LOSS: f64 = 0.7;
 /// Pages that take this many least latencies have waited for each other. Below it lie jitter and a page's own transfer.
 pub(super) const QUEUED_LATENCIES: f64 = 1.75;
@@ -76,17 +76,17 @@ pub(super) const PACING_MIN_SECONDS: f64 = 0.002;
 /// Requests at once at a server that answers one read at a time: one that it serves, and one that waits. A seek waits
 /// for both.
 pub(super) const IN_FLIGHT_SERIAL: usize = 2;
-/// Answers in a row that show such a server, which a first burst and two pages more have, and by how much their sizes
-/// differ. Pages that share a link may look alike, too, but not so many of so different sizes.
+/// Answers in a row that show such a server (a first burst and two more pages are enough), and the factor by which
+/// their sizes differ. Pages that share a link may take equally long, too, but not so many of so different sizes.
 pub(super) const SERIAL_ANSWERS: u32 = 4;
 pub(super) const SERIAL_SIZES: u64 = 4;
-/// A page waited for the one before it if it was in flight for this share of the time that took.
+/// A page waited for the page before it if it was in flight for this share of the time that the other took.
 pub(super) const SERIAL_WAIT: f64 = 0.5;
-/// A page took the same time as the one before it up to this factor; the first two of a burst that share a link differ
-/// by one and a half.
+/// Two pages took the same time if the times differ by no more than this factor. The first two of a burst that share a
+/// link differ by one and a half.
 pub(super) const SAME_GAP: f64 = 1.1;
-/// A link that is the limit shows bytes of the second page well before this share of the time of the first, and goes on
-/// after the bytes that were read together with the first page.
+/// If the link is the limit, bytes of the second page arrive well before this share of the first page's time, and after
+/// the bytes that were read together with the first page.
 pub(super) const SERIAL_SILENCE: f64 = 0.5;
 pub(super) const SERIAL_HEARD_SECONDS: f64 = 0.02;
 /// A page of another size is so many times as large: on a full link it would take as much longer.
@@ -131,7 +131,7 @@ pub(super) const TICK_SECONDS: f64 = 1e-6;
 /// seek wastes no more.
 pub(super) const PAGE_SECONDS: f64 = 0.5;
 pub(super) const PAGE_LATENCIES: f64 = 1.5;
-/// Pages fewer than this in the room leave nothing to overlap with.
+/// The least number of pages in the room: with fewer, none can overlap.
 pub(super) const PAGES_IN_ROOM: u64 = 4;
 /// The growth from page to page, as in TCP's slow start.
 pub(super) const PAGE_GROWTH: u64 = 2;
@@ -143,17 +143,17 @@ pub(super) const ALWAYS_AFFORDED: u64 = 8;
 /// Short pages in a row that show a cap of the server; one may be the end of the file.
 pub(super) const SHORTS_TO_LEARN: u32 = 3;
 /// Whole pages at the cap before a page of twice the size is tried again; doubles with every try.
-pub(super) const WHOLES_TO_DOUBT: u32 = 16;
-pub(super) const WHOLES_TO_DOUBT_MAX: u32 = 4096;
+pub(super) const WHOLES_TO_TEST_CAP: u32 = 16;
+pub(super) const WHOLES_TO_TEST_CAP_MAX: u32 = 4096;
 /// A round whose mean page is this close to the largest allowed measures that size.
 pub(super) const PAGES_OF_SIZE: f64 = 0.9;
 /// Doubled pages must raise the rate this much to stay. On a full link they gain nothing; the client's own cost per
 /// page gains 10 to 40 % (7.0 ms of CPU per MiB at 100 KiB, 4.5 at 256, 3.8 at 512; measured).
 pub(super) const LARGER_PAYS: f64 = 1.1;
-/// Larger pages are tried if one this many times as large would not take too long. If a cost per page limits, the rate
-/// grows with them, and so does the size that does not take too long.
+/// Larger pages are tried if a page this many times as large would not take too long. If a cost per page is the limit,
+/// the rate grows with the pages, and so does the size that does not take too long.
 pub(super) const ROOM_TO_TRY: f64 = 1.25;
-/// Rounds in which they may do so: one may be slow by chance on a busy machine.
+/// Rounds in which larger pages must raise the rate: one round may be slow by chance on a busy machine.
 pub(super) const ROUNDS_ON_TRIAL: u32 = 3;
 /// Rounds before larger pages are tried again after they gained nothing; doubles with every such try.
 pub(super) const ROUNDS_TO_RETRY: u32 = 8;
@@ -191,11 +191,11 @@ pub(super) const STEADY_BURST: usize = 3;
 pub(super) const BURST_SHARE: f64 = 0.9;
 /// The rate of a steady link varies by less than this.
 pub(super) const STEADY_SPREAD: f64 = 0.1;
-/// Audio in hand before playing starts from a steady link as fast as the audio; from one twice as fast a fifth. It
-/// lasts while a lost page is missed and read again, which the link's surplus makes up for only slowly.
+/// Audio in hand before playing starts from a steady link as fast as the audio; from a link twice as fast, a fifth of
+/// it. It lasts while a lost page is read again; the link's surplus makes up for that only slowly.
 pub(super) const STEADY_START_SECONDS: f64 = 2.85;
 pub(super) const STEADY_START_POWER: f64 = 2.25;
-/// Audio in hand before playing starts from any link that is not fast.
+/// The least audio in hand before playing starts from a steady link that is not fast.
 pub(super) const STEADY_LEAST_SECONDS: f64 = 0.8;
 /// The least bytes in hand for `STEADY_START_SECONDS`: pages are not smaller for slower audio.
 pub(super) const STEADY_START_BYTES: f64 = 130_000.0;

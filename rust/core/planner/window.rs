@@ -1,7 +1,7 @@
 //! The limit of requests in flight, before the link's own bandwidth-delay product limits them.
 //!
-//! The window is meant in bytes: where pages are small, because the server gives no larger ones, more of them are in
-//! flight. It grows by one per page and shrinks by a share on errors, as TCP's does.
+//! The limit is meant in bytes: if the server gives only small pages, more of them may be in flight. The window grows
+//! by one per page and shrinks by a share on errors, as TCP's does.
 
 use super::estimate::Round;
 use super::tuning::{
@@ -13,9 +13,9 @@ pub(super) struct Window {
     limit: Option<usize>,
     /// The number of full pages worth having in flight.
     full_pages: usize,
-    /// The limit as answers and errors have moved it.
+    /// The window: the limit after the answers and errors so far.
     size: f64,
-    /// The window has delayed a page since the last round ended.
+    /// True if the window has delayed a page since the last round ended.
     was_full: bool,
 }
 
@@ -45,15 +45,18 @@ impl Window {
         has_room
     }
 
-    pub fn won(&mut self, page: u64) {
+    /// Handles a page.
+    pub fn grow(&mut self, page: u64) {
         self.size = (self.size + 1.0).min(self.limit(page) as f64);
     }
 
-    pub fn lost(&mut self) {
+    /// Handles a failure.
+    pub fn shrink(&mut self) {
         self.size = (self.size * WINDOW_LOSS).max(1.0);
     }
 
-    /// A full window whose pages did not wait for each other: latency limits, so more at once are faster.
+    /// Handles the end of a round. If the window was full, and pages did not wait for each other, latency is the limit:
+    /// more requests at once are faster.
     pub fn round_ended(&mut self, round: &Round, floor: f64) {
         if self.was_full && !round.queues(floor) {
             self.full_pages = IN_FLIGHT_AT_LATENCY;

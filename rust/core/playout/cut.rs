@@ -1,7 +1,7 @@
-//! A seek, which the decoder's thread reports to the sink: the audio before a place in the pipe is void.
+//! Cuts. A cut is a seek that the decoder's thread reports to the sink: the audio before a place in the pipe is void.
 //!
-//! One writer, the decoder's thread, and one reader, the sink, which may be an audio callback: a sequence lock, whose
-//! reader never waits. A sink that meets a cut while it is written plays on, and finds it in its next period.
+//! The decoder's thread writes and the sink reads, which may be an audio callback: so a sequence lock, whose reader
+//! never waits. A sink that looks while a first cut is written plays on, and finds the cut in its next period.
 //!
 //! The sink loads the pipe's tail *before* it looks for a cut, and takes nothing beyond that tail. A cut lies at the
 //! tail of its time or later, so audio behind a cut that the sink has not seen is never taken with the audio before.
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32 as Word, AtomicU64 as Counter, Ordering, fence
 #[derive(Clone, Copy)]
 pub(super) struct Cut {
     serial: u32,
-    /// The end of the old audio that is one piece, so that it can be faded out.
+    /// The end of the contiguous old audio, which can be faded out.
     pub(super) old_end: u64,
-    /// The new audio begins here. Both are offsets in the pipe.
+    /// The beginning of the new audio. Both are offsets in the pipe.
     pub(super) at: u64,
     /// Number of the first new frame in its item.
     pub(super) frame: u64,
@@ -22,7 +22,7 @@ pub(super) struct Cut {
 pub(super) enum Pending {
     None,
     Cut(Cut),
-    /// A second cut is being written over one that is not made: take nothing now.
+    /// A second cut is being written over one that is not applied yet: take nothing now.
     Changing,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct Cuts {
     old_end: Counter,
     at: Counter,
     frame: Counter,
-    /// The serial of the last cut that the sink has made.
-    made: Word,
-    made_at: Counter,
+    /// The serial of the last cut that the sink has applied.
+    applied: Word,
+    applied_at: Counter,
     skipped: [(Counter, Counter); SKIPS],
     skips: Word,
 }
@@ -45,10 +45,10 @@ pub(super) struct Cuts {
 const SKIPS: usize = 4;
 
 impl Cuts {
-    /// Everything before `at` is void. In the decoder's thread.
+    /// Writes a cut: everything before `at` is void. For the decoder's thread.
     pub(super) fn post(&self, at: u64, frame: u64) {
         let serial = self.serial.load(Ordering::Relaxed);
-        if self.made.load(Ordering::Acquire) == serial {
+        if self.applied.load(Ordering::Acquire) == serial {
             self.old_end.store(at, Ordering::Relaxed);
         }
         self.serial.store(serial.wrapping_add(1), Ordering::Relaxed);
@@ -58,19 +58,19 @@ impl Cuts {
         self.serial.store(serial.wrapping_add(2), Ordering::Release);
     }
 
-    /// The newest cut that the sink has not made yet; from any thread. Never waits.
+    /// The newest cut that the sink has not applied yet; from any thread. Never waits.
     pub(super) fn pending(&self) -> Pending {
         let serial = self.serial.load(Ordering::Acquire);
-        // While a cut is written: is the one before it made?
-        if serial & !1 == self.made.load(Ordering::Acquire) {
+        // While a cut is written, this compares with the serial of the cut before it.
+        if serial & !1 == self.applied.load(Ordering::Acquire) {
             return Pending::None;
         }
         let at = self.at.load(Ordering::Relaxed);
         let old_end = self.old_end.load(Ordering::Relaxed);
         let cut = Cut {
             serial,
-            // What follows a cut that was made while this one was written is one piece as well.
-            old_end: match old_end <= self.made_at.load(Ordering::Relaxed) {
+            // If the cut before was applied while this one was written, all audio since then is contiguous.
+            old_end: match old_end <= self.applied_at.load(Ordering::Relaxed) {
                 true => at,
                 false => old_end,
             },
@@ -84,7 +84,7 @@ impl Cuts {
         Pending::Cut(cut)
     }
 
-    /// The sink is about to skip from `from` to the cut.
+    /// Records that the sink is about to skip from `from` to the cut.
     pub(super) fn skip(&self, from: u64, cut: &Cut) {
         if from < cut.at {
             let skips = self.skips.load(Ordering::Relaxed);
@@ -96,10 +96,10 @@ impl Cuts {
         }
     }
 
-    /// The sink has skipped.
-    pub(super) fn make(&self, cut: &Cut) {
-        self.made_at.store(cut.at, Ordering::Relaxed);
-        self.made.store(cut.serial, Ordering::Release);
+    /// Records that the sink has skipped to the cut.
+    pub(super) fn mark_applied(&self, cut: &Cut) {
+        self.applied_at.store(cut.at, Ordering::Relaxed);
+        self.applied.store(cut.serial, Ordering::Release);
     }
 
     /// The audio that the sink has taken from `offset` on, up to `head`: where it ends, and where the next begins.

@@ -1,4 +1,4 @@
-//! The part of the taken audio that has left the device, for a clock that the caller brings.
+//! The number of taken frames that have left the device at a given time.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering};
@@ -13,9 +13,9 @@ const NANOS: i128 = 1_000_000_000;
 /// heard before its last discontinuity. Both are written by the sink only.
 pub(super) struct Heard {
     rate_hz: NonZeroU32,
-    /// Nanoseconds, as an `i64`: the start of a process may be later.
+    /// The time at which frame 0 would have been taken, in nanoseconds as an `i64`: it may be negative.
     origin: Counter,
-    /// Frames that were heard for certain: a pause lets the device play all that it holds.
+    /// Frames that were certainly heard: during a pause the device plays all that it holds.
     least: Counter,
     delay_nanos: Counter,
 }
@@ -39,16 +39,16 @@ impl Heard {
         Duration::from_nanos(self.delay_nanos.load(Ordering::Relaxed))
     }
 
-    /// A callback takes audio at `now`; it took `frames` before.
+    /// Records that a callback takes audio at `now`, after `frames` before.
     pub(super) fn note(&self, now: Duration, frames: u64) {
         let origin = now.as_nanos() as i128 - i128::from(frames) * NANOS / self.rate();
-        // In this order: a reader that sees the new origin sees what was heard before it.
+        // In this order: a reader that sees the new origin also sees `least`.
         self.least.store(self.at(now, frames), Ordering::Relaxed);
         self.origin
             .store((origin as i64).cast_unsigned(), Ordering::Release);
     }
 
-    /// The part of `frames` taken that was heard at `now`.
+    /// The number of the `frames` taken that were heard at `now`.
     pub(super) fn at(&self, now: Duration, frames: u64) -> u64 {
         let origin = self.origin.load(Ordering::Acquire);
         if origin == NEVER {

@@ -1,4 +1,4 @@
-//! The volume, the duck and the fade of a playout: three lines with corners, multiplied.
+//! The level of a playout: volume, duck and fade, three gains that change linearly, multiplied.
 //!
 //! `volume` and `duck` are set from any thread, each in one word, so that a callback never sees half of a change.
 //! Everything else is the state of the one sink that takes audio, and atomic only because the sink may change its
@@ -36,10 +36,10 @@ impl Level {
         }
     }
 
-    /// Goes on where another playout ended, in the middle of a ramp too.
-    pub(super) fn adopt(&self, before: &Self) {
-        self.volume.adopt(&before.volume);
-        self.duck.adopt(&before.duck);
+    /// Continues the gains of another playout, even in the middle of a ramp.
+    pub(super) fn continue_from(&self, before: &Self) {
+        self.volume.continue_from(&before.volume);
+        self.duck.continue_from(&before.duck);
         self.fade.store(before.fade.load(Relaxed), Relaxed);
     }
 
@@ -63,7 +63,7 @@ impl Level {
         (fade * frames as f32).round() as usize * self.frame_bytes.get() as usize
     }
 
-    /// Scales `audio`, whole frames, from corner to corner.
+    /// Scales `audio`, whole frames, in runs in which all gains are linear.
     pub(super) fn apply(&self, audio: &mut [u8], fade: Fade) {
         let mut volume = self.volume.line();
         let mut duck = self.duck.line();
@@ -96,8 +96,8 @@ impl Level {
             scale(piece, self.sample, start, product(volume, duck, fade));
             rest = after;
         }
-        self.volume.leave(volume);
-        self.duck.leave(duck);
+        self.volume.store(volume);
+        self.duck.store(duck);
         self.fade.store(fade.gain.to_bits(), Relaxed);
     }
 }
@@ -164,7 +164,7 @@ impl Ramp {
         self.target.store(packed(gain, frames), Relaxed);
     }
 
-    fn adopt(&self, before: &Self) {
+    fn continue_from(&self, before: &Self) {
         self.target.store(before.target.load(Relaxed), Relaxed);
         self.followed.store(before.followed.load(Relaxed), Relaxed);
         self.left.store(before.left.load(Relaxed), Relaxed);
@@ -184,7 +184,7 @@ impl Ramp {
         .settled()
     }
 
-    fn leave(&self, line: Line) {
+    fn store(&self, line: Line) {
         self.gain.store(line.gain.to_bits(), Relaxed);
         self.left.store(line.left, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Audio of one playout over another's, summed in the callback that plays the other.
+//! The overlay: a playout whose audio is added to another's, in the callback that plays the other.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, TryLockError};
@@ -9,11 +9,11 @@ use crate::gain::add;
 use crate::pipe::Wake;
 use crate::sync::{Mutex, lock};
 
-/// Summed at once, on the stack of a callback.
+/// The bytes that are added at once, on the stack of a callback.
 const BLOCK_BYTES: usize = 2048;
 
-/// The playout that is mixed into another one, if any. A callback never waits for this lock: while it is held, for a
-/// few instructions of whoever changes the playout, nothing is mixed.
+/// The overlay of a playout, if any. A callback never waits for this lock: while another thread holds it, for a few
+/// instructions, nothing is mixed.
 pub(super) struct Mixed<W, E>(Mutex<Option<Arc<Playout<W, E>>>>);
 
 impl<W, E> Default for Mixed<W, E> {
@@ -31,32 +31,32 @@ impl<W: Wake, E> Mixed<W, E> {
 }
 
 impl<W: Wake, E> Playout<W, E> {
-    /// Mixes `over` in from the next callback on, instead of what was mixed in before; `None` mixes nothing. A playout
-    /// that follows this one goes on with it. Returns false, and changes nothing, if `over` has another format.
-    pub fn mix(&self, over: Option<Arc<Self>>) -> bool {
-        if let Some(over) = &over {
-            let (own, other) = (self.settings, over.settings);
+    /// Replaces the overlay, from the next callback on; `None` mixes nothing in. The playout that follows this one
+    /// continues the overlay. Returns false, and changes nothing, if `overlay` has another format.
+    pub fn mix(&self, overlay: Option<Arc<Self>>) -> bool {
+        if let Some(overlay) = &overlay {
+            let (own, other) = (self.settings, overlay.settings);
             if (own.sample, own.frame_bytes, own.rate_hz)
                 != (other.sample, other.frame_bytes, other.rate_hz)
             {
                 return false;
             }
-            over.heard.set_delay(self.heard.delay());
+            overlay.heard.set_delay(self.heard.delay());
         }
-        let before = std::mem::replace(&mut *lock(&self.over.0), over);
+        let before = std::mem::replace(&mut *lock(&self.overlay.0), overlay);
         drop(before); // outside of the lock
         true
     }
 
-    /// Adds what is mixed in to `out`, a part of a period that begins at the time `now`. Once this playout is closed,
-    /// that fades out, and goes on with its next frame wherever it is played next.
+    /// Adds the overlay to `out`, a part of a period that begins at the time `now`. Once this playout is closed, the
+    /// overlay fades out and pauses, until another playout mixes it in.
     pub(super) fn add_mixed(&self, out: &mut [u8], now: Duration) -> Filled {
-        let slot = match self.over.0.try_lock() {
+        let slot = match self.overlay.0.try_lock() {
             Ok(slot) => slot,
             Err(TryLockError::Poisoned(slot)) => PoisonError::into_inner(slot),
             Err(TryLockError::WouldBlock) => return Filled::default(),
         };
-        let Some(mut over) = slot.as_deref() else {
+        let Some(mut overlay) = slot.as_deref() else {
             return Filled::default();
         };
         let is_held = self.phase() == Phase::Closed;
@@ -70,18 +70,18 @@ impl<W: Wake, E> Playout<W, E> {
             let Some(room) = block.get_mut(..wanted) else {
                 break;
             };
-            let sounded = over.sounding.load(Relaxed);
+            let sounded = overlay.sounding.load(Relaxed);
             let at = now + self.seconds(mixed.audio_bytes);
-            let filled = over.fill_alone(room, at, is_held);
+            let filled = overlay.fill_alone(room, at, is_held);
             let audio = room.get(..filled.audio_bytes).unwrap_or_default();
             add(rest, audio, self.settings.sample);
             mixed.audio_bytes += filled.audio_bytes;
             mixed.moved |= filled.moved;
-            if over.is_passable()
-                && let Some(next) = over.next.get()
+            if overlay.is_passable()
+                && let Some(next) = overlay.next.get()
             {
-                mixed.moved |= over.pass_to(next, sounded || filled.audio_bytes > 0);
-                over = next;
+                mixed.moved |= overlay.pass_to(next, sounded || filled.audio_bytes > 0);
+                overlay = next;
             } else if filled.audio_bytes < wanted {
                 break;
             }
@@ -89,17 +89,21 @@ impl<W: Wake, E> Playout<W, E> {
         mixed
     }
 
-    /// Lets `next` go on where this one ended, once; `sounded` until then. Returns whether it did.
+    /// Continues this playout's gains and overlay in `next`, once. `sounded` says whether this one was audible until
+    /// then. Returns false if that was done before.
     pub(super) fn pass_to(&self, next: &Arc<Self>, sounded: bool) -> bool {
         if self.followed.swap(true, Relaxed) {
             return false;
         }
-        next.level.adopt(&self.level);
+        next.level.continue_from(&self.level);
         next.sounding
             .store(self.phase() == Phase::Ended && sounded, Relaxed);
-        // A playout is not mixed into itself. Freed by the owner of this one, not here.
-        if let (Ok(mut own), Ok(mut following)) = (self.over.0.try_lock(), next.over.0.try_lock())
-            && own.as_ref().is_some_and(|over| !Arc::ptr_eq(over, next))
+        // A playout is not its own overlay. A swap, because the owner of this playout must free what `next` had.
+        if let (Ok(mut own), Ok(mut following)) =
+            (self.overlay.0.try_lock(), next.overlay.0.try_lock())
+            && own
+                .as_ref()
+                .is_some_and(|overlay| !Arc::ptr_eq(overlay, next))
         {
             std::mem::swap(&mut *own, &mut *following);
         }

@@ -1,4 +1,4 @@
-//! One device: fed from a playout and its successors, by its own thread.
+//! The output of one device: its own thread takes audio from a playout, and then from the playouts that follow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool as Flag, AtomicU64 as Counter, Ordering::Relaxed};
@@ -9,24 +9,24 @@ use crossbeam_utils::atomic::AtomicCell;
 use super::Playout;
 use crate::pipe::Wake;
 
-/// Periods that a device holds after it has asked for them: miniaudio's default.
+/// The periods that a device buffers: miniaudio's default.
 const PERIODS: u32 = 3;
 
-/// The time of a device's next call, for a clock in place of one. The call that was due at `due` was made by `now`.
+/// The time of the next call of a clock that replaces a device. The call that was due at `due` was made by `now`.
 ///
-/// The schedule does not drift. It makes up for calls that a busy machine held up, as many as a device has periods: one
-/// that has played all of them pauses, which shifts the schedule.
+/// The schedule does not drift: it makes up for late calls, as many as a device buffers periods. If more are late, a
+/// device has played all it had and pauses, so the schedule shifts.
 #[must_use]
 pub fn next_call(due: Duration, now: Duration, period: Duration) -> Duration {
     (due + period).max(now.saturating_sub(period * (PERIODS - 1)))
 }
 
-/// The audio in a device, as far as the times of its calls tell, in nanoseconds. Written by its thread only.
+/// An estimate of the audio in a device, in nanoseconds, from the times of its calls. Only its thread writes it.
 #[derive(Default)]
 struct Held {
-    /// The most after a call.
+    /// The most that it holds after a call.
     depth: Counter,
-    /// After the last call; 0 before the second one.
+    /// The estimate after the last call; 0 before the second one.
     level: Counter,
     /// 0 before the first call.
     called_at: Counter,
@@ -53,7 +53,7 @@ impl Held {
         };
         let left = before.saturating_sub(passed);
         let level = left.saturating_add(nanos(period)).min(depth);
-        // Clocks differ, and a device that asks for no more is full.
+        // Clocks differ, so the estimate approaches the depth: a device that asks for no more is full.
         self.level.store(level + (depth - level) / 8, Relaxed);
         passed > before
     }
@@ -63,13 +63,13 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// One device: fed from a playout, by its own thread. When a playout is over, the one that follows it
+/// The output of one device, called by its thread. When a playout is over, the one that follows it
 /// ([`Playout::follow_with`]) continues with the very next frame of the same period.
 pub struct Output<W, E> {
     /// The callback takes it out and puts it back. A cell of one pointer has no lock.
     current: AtomicCell<Option<Arc<Playout<W, E>>>>,
-    /// A playout that is over, for the owner to drop: a callback must not free memory. Each keeps those that follow it,
-    /// so one is enough.
+    /// A playout that is over, for the owner to drop: a callback must not free memory. One is enough, since each
+    /// playout keeps those that follow it alive.
     passed: AtomicCell<Option<Arc<Playout<W, E>>>>,
     is_fed: Flag,
     calls: Counter,
@@ -136,7 +136,7 @@ impl<W: Wake, E> Output<W, E> {
             self.nanos_after_end.store(0, Relaxed);
             is_news = true;
         }
-        // Across the end of one playout and the beginning of the next, and after the last one.
+        // Added to the whole period: the overlay continues across the end of a playout, and after the last one.
         is_news |= playout.add_mixed(out, now).moved;
         if playout.phase().is_over() {
             let was_over = self.is_over();

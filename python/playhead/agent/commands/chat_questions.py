@@ -1,7 +1,7 @@
 """Questions to the person at a chat: the approval of a call, and the forms of a server.
 
-Options can give an approval in advance. There is one question at a time, whoever asks. Text typed before a
-question does not answer it.
+Options can give an approval in advance. One question is open at a time, an approval or a form. Text typed
+before a question does not answer it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def how_to_allow(request: ApprovalRequest, *, file: Path) -> str:
     """Return the remedy for a call that needs approval if nobody can be asked; rules are in `file`."""
     from playhead.agent.approvals import allowing_rule
 
-    # A server's name may hold a slash, which would end it.
+    # A slash in the server's name would end the name in the pattern; `?` matches it.
     pattern = f"{request.server.replace('/', '?')}/{request.tool}"
     return f"add --allow {shlex.quote(pattern)}, or {allowing_rule(request, file=str(file))}"
 
@@ -63,11 +63,11 @@ class Questions:
         """Ask about a call. Anything but yes means no, including the end of input."""
         from playhead.agent.approvals import Approval
 
-        says = " (marked as destructive)" if request.hints.destructive else ""
+        warning = " (marked as destructive)" if request.hints.destructive else ""
         shown = json.dumps(dict(request.arguments), ensure_ascii=False, indent=2, default=str)
         name = ".".join(escape_line(part) for part in (request.server, request.tool) if part)
         async with self._lock:
-            self._terminal.say(f"{name} wants to run{says}, with {shown}", style="yellow", whole=True)
+            self._terminal.say(f"{name} wants to run{warning}, with {shown}", style="yellow", whole=True)
             answer = await self._answer("Run it? y once, a always with these arguments, n no: ")
         choice = (answer or "").strip().lower()
         return Approval(
@@ -91,14 +91,14 @@ class Questions:
             for name, schema in question.fields.items():
                 field = _Field(name, schema, required=name in question.required)
                 while (text := await self._answer(field.prompt)) is not None:
-                    wrong = field.take(text, content)
-                    if wrong is None:
+                    mistake = field.take(text, content)
+                    if mistake is None:
                         break
-                    self._terminal.say(wrong, style="red")
+                    self._terminal.say(mistake, style="red")
                 if text is None:
                     return Reply(action="cancel")
             if question.required - content.keys() - _with_defaults(question):
-                return Reply(action="cancel")  # a field without a form: nobody could fill it in
+                return Reply(action="cancel")  # a required field without a schema: it could not be asked for
             return Reply(action="accept", content=content)
 
     async def _visit(self, url: str) -> Reply:
@@ -140,14 +140,13 @@ class _Field:
     def prompt(self) -> str:
         """The field's name and the accepted input."""
         about = self._schema.get("description") or self._schema.get("title") or ""
-        wanted = " | ".join(self._choices) or {"boolean": "y | n", "array": "a, b, …"}.get(
-            self._kind, self._kind
-        )
+        kinds = {"boolean": "y | n", "array": "a, b, …"}
+        accepted = " | ".join(self._choices) or kinds.get(self._kind, self._kind)
         default = "" if self._default is None else f", empty: {self._default}"
         if not default and not self._required:
             default = ", may be empty"
         named = escape_line(self._name) + (f" ({escape_line(str(about))})" if about else "")
-        return f"  {named} [{escape_line(wanted + default)}]: "
+        return f"  {named} [{escape_line(accepted + default)}]: "
 
     def take(self, text: str, content: dict[str, FieldValue]) -> str | None:
         """Store the typed value in `content`, or return the mistake in it."""

@@ -78,7 +78,7 @@ class SlashCommands:
         self._hub = hub
         self._player = player
         self._terminal = terminal
-        self._local = player_tools(player).specs()
+        self._player_specs = player_tools(player).specs()
         self.known: Mapping[str, SlashCommand] = {
             "stop": SlashCommand(help="stop the music and clear the queue", run=self._stop),
             "pause": SlashCommand(help="pause the music", run=self._then_show(player.pause)),
@@ -173,7 +173,7 @@ class SlashCommands:
 
     async def _tools(self, _argument: str) -> None:
         tools = [(tool.model_name, tool.description or "") for tool in self._hub.tools]
-        for name, description in (*tools, *((spec.name, spec.description) for spec in self._local)):
+        for name, description in (*tools, *((spec.name, spec.description) for spec in self._player_specs)):
             first = description.strip().partition("\n")[0]
             self._terminal.line(f"{name}  {first}".rstrip())
         if not tools:
@@ -213,7 +213,7 @@ _WAITING: Final = 16
 
 
 class TerminalChat:
-    """A chat at the terminal. `new_agent` starts a new conversation; questions read answers by `answer`."""
+    """A chat at the terminal. `new_agent` starts a conversation; `Questions` reads answers with `answer`."""
 
     def __init__(
         self,
@@ -235,10 +235,13 @@ class TerminalChat:
         self._to_say, self._messages = trio.open_memory_channel[str](_WAITING)
         self._answers, self._answered = trio.open_memory_channel[str | None](1)
         self._busy = False
-        self._armed = False
+        """True while a turn runs."""
+        self._is_armed = False
+        """True after one Ctrl-C, until the next line: another Ctrl-C leaves."""
         self._over = False
-        """/quit was typed."""
+        """True once /quit was typed."""
         self._interrupted = False
+        """True after the second Ctrl-C."""
         extra = {
             "new": SlashCommand(help="start a new conversation", run=self._new),
             "quit": SlashCommand(help="leave", run=self._quit),
@@ -248,7 +251,7 @@ class TerminalChat:
     async def answer(self) -> str | None:
         """Return the next line, for an open question."""
         while self._answered.statistics().current_buffer_used:
-            self._answered.receive_nowait()  # of a question that was cancelled as its answer arrived
+            self._answered.receive_nowait()  # the answer to a question that was cancelled as it arrived
         return await self._answered.receive()
 
     async def run(self, questions: Questions | None) -> None:
@@ -274,7 +277,7 @@ class TerminalChat:
         self._prompt()
         while not self._over:
             line = await self._lines.read()
-            self._armed = False
+            self._is_armed = False
             if self._questions is not None and self._questions.is_open:
                 self._questions.is_open = False
                 self._answers.send_nowait(line)
@@ -339,15 +342,15 @@ class TerminalChat:
         while self._messages.statistics().current_buffer_used:
             self._messages.receive_nowait()
 
-    # --- meanwhile --------------------------------------------------------------------------
+    # --- signals and the player -------------------------------------------------------------
 
     async def _watch_signals(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
         async for _ in signals:
-            if self._armed:
+            if self._is_armed:
                 self._interrupted = True
                 scope.cancel()
                 return
-            self._armed = True
+            self._is_armed = True
             if self._busy:
                 if self._questions is not None and self._questions.is_open:
                     self._terminal.prompt("\n")  # the next output belongs on a line of its own
@@ -358,7 +361,7 @@ class TerminalChat:
                 self._prompt()
 
     async def _watch_player(self) -> None:
-        """Report audio that waits or fails after its turn; during it, the turn's own events do."""
+        """Report audio that waits or fails between turns. During a turn, its events report this."""
         with self._player.events() as events:
             async for event in events:
                 if not self._busy and (notice := player_notice(event)) is not None:

@@ -1,8 +1,8 @@
 """The view of a chat: its turns at the terminal, and their summary for `--json`.
 
-Both are made from events alone, so a recording looks the same. The answer goes to stdout as it arrives;
-everything about it (calls, audio, thinking) to stderr, one line each. Text of the model and of tools is
-untrusted: the terminal escapes it.
+Both are made from events alone, so a recording looks the same. The answer goes to stdout as it arrives.
+Calls, audio and thinking go to stderr, one line each. Text of the model and of tools is untrusted: the
+terminal escapes it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from playhead.playback.state import PlayerEvent
 
 _SHOWN_CHARS: Final = 1000
-"""The limit for a name, arguments or a reason, which have none of their own; no line is wider."""
+"""The limit for a name, arguments or a reason."""
 
 
 class ChatView:
@@ -120,7 +120,7 @@ class ChatView:
         self._terminal.line(text[:_SHOWN_CHARS], style=style)
 
     def _failure(self, what: str, why: str) -> None:
-        """Use as many lines as needed: the end of a reason says what to do."""
+        """Show a failure on as many lines as needed: the end of `why` says what to do."""
         self._say(f"✗ {escape_line(what[:_SHOWN_CHARS])}: {why[:_SHOWN_CHARS]}", "red")
 
     def _say(self, text: str, style: str = "yellow") -> None:
@@ -146,7 +146,7 @@ class ChatView:
 
 
 def waiting_text(title: str, seconds: float, last_error: object, patience_seconds: float) -> str:
-    """Say that audio waits for its server. A failed item may have no title."""
+    """Say that audio waits for its server. `title` may be empty."""
     why = "" if last_error is None else f": {first_line(str(last_error))}"
     return (
         f"{escape_line(title or 'audio')}: no data for {seconds:.0f} s{why};"
@@ -175,9 +175,9 @@ def player_notice(event: PlayerEvent) -> tuple[str, str] | None:
 
 
 async def show_waiting(player: Player, terminal: Terminal) -> None:
-    """Say when audio waits for its server, and goes on, until the player closes or this is cancelled.
+    """Say when audio waits for its server, and when it goes on, until the player closes.
 
-    For the time after a turn, whose own events say it; the failure of an item is raised by the player.
+    Use it after a turn: during a turn, its events report this. Failures are left to `Player.wait_finished`.
     """
     from playhead.playback.state import ItemError
 
@@ -235,7 +235,7 @@ class TurnSummary:
             case Failed():
                 self._report["ended_by"] = "error"
             case _:
-                pass  # only for watching
+                pass  # not part of the summary
         self._report["calls"] = list(self._calls.values())
         self._report["text"] = "".join(self._text)
 
@@ -250,7 +250,7 @@ class TurnSummary:
 
 
 def show_outcome(result: TurnResult, terminal: Terminal) -> None:
-    """Show the results meant for the user, and why the turn ended if not by an answer."""
+    """Show the results meant for the user, and the reason for the turn's end unless the model answered."""
     for outcome in result.outcomes:
         if outcome.processed is not None:
             _show_result(outcome.processed, terminal)
@@ -275,7 +275,7 @@ def _show_result(processed: ProcessedResult, terminal: Terminal) -> None:
 
 def raise_if_refused(result: TurnResult) -> None:
     """Raise `ToolFailedError` if the turn made calls and each of them was refused: nothing was done."""
-    refused = [it.result.name for it in result.outcomes if it.result.status == "denied"]
+    refused = [outcome.result.name for outcome in result.outcomes if outcome.result.status == "denied"]
     if refused and len(refused) == len(result.outcomes):
         calls = "the tool call was" if len(refused) == 1 else f"all {len(refused)} tool calls were"
         names = ", ".join(escape_line(name) for name in dict.fromkeys(refused))
@@ -283,5 +283,5 @@ def raise_if_refused(result: TurnResult) -> None:
 
 
 def exit_code(result: TurnResult) -> int:
-    """Return 0 if the model answered, also at a budget; 1 if it refused or was cut short."""
+    """Return 0 if the model answered, even at a budget's end; 1 if it refused or was cut short."""
     return EXIT_FAILED if result.ended_by in ("length", "refused", "aborted") else EXIT_DONE

@@ -10,7 +10,7 @@
 * call ids match `[a-zA-Z0-9_-]+`, including the ids that another provider made.
 
 Calls and results may appear in a request without `tools`, as in the last answer of a turn whose budget is
-used up: the API accepts that since 27 February 2025 (its release notes; `anthropic-sdk-python` 849).
+used up: the API accepts that since 27 February 2025 (release notes; issue 849 of anthropic-sdk-python).
 
 `temperature` is never sent: the API's types no longer have it, and newer models refuse it.
 
@@ -55,10 +55,10 @@ from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
     UNNAMED,
-    broke_off,
     count_at,
     mapping_at,
     parse_arguments,
+    stream_error,
     text_at,
     tool_call,
     wire_name,
@@ -142,8 +142,8 @@ def _content(message: Message) -> list[dict[str, Any]]:
             return [block for part in message.parts if (block := _assistant_part(part))]
         case ToolMessage():
             blocks = [_result(result) for result in message.results]
-            late = (media for result in message.results if result.is_error for media in result.media)
-            return [*blocks, *map(_image, late)]
+            images = (media for result in message.results if result.is_error for media in result.media)
+            return [*blocks, *map(_image, images)]
         case _:
             assert_never(message)
 
@@ -161,8 +161,8 @@ def _own(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_unsendable(block: Mapping[str, Any]) -> bool:
-    """Tell if the API refuses a block that its model wrote: blank text, or thinking cut off before its
-    signature."""
+    """Tell if the API refuses this block, although its model wrote it: blank text, or thinking that was cut
+    off before its signature."""
     if block.get("type") == "thinking":
         return not text_at(block, "signature")
     return block.get("type") == "text" and not text_at(block, "text").strip()
@@ -306,7 +306,7 @@ class AnthropicDecoder(ReplyDecoder):
                 self._reason = text_at(mapping_at(delta, "stop_details"), "explanation") or self._reason
                 self._count(mapping_at(event, "usage"))
             case "error":
-                raise broke_off(event.get("error"), provider="anthropic")
+                raise stream_error(event.get("error"), provider="anthropic")
             case "message_stop":
                 self.complete = True
             case _:

@@ -1,7 +1,7 @@
 """Select the images and audio that a provider accepts, and replace the others by a line of text.
 
-Attachments are never cut: half an image is useless. One that a provider would refuse is replaced by a short
-line, since it would also fail every later request of the conversation. Text is shortened before it gets here
+Attachments are never truncated: half an image is useless. An attachment that a provider would refuse is
+replaced, since it would also fail every later request of the conversation. Text was shortened before
 (`results.model_text`, with a handle to the whole). Nothing here does I/O.
 """
 
@@ -47,7 +47,7 @@ class MediaPolicy:
     request_chars: int = 0
     """The limit of all attachments in a request. The newest have priority: the old ones were seen before."""
     items: int = 0
-    """The limit on their number in a request."""
+    """The limit on the number of attachments in a request."""
 
 
 ANTHROPIC: Final = MediaPolicy(
@@ -162,13 +162,14 @@ def _native_type(media: Attachment, policy: MediaPolicy) -> str | None:
     head = _head(media.base64)
     match media.kind:
         case "image":
-            # HEIC has no simple signature: its label is trusted, unlike the others'.
-            mime_type = image_type(head) or _ALIASES.get(declared, declared)
-            believed = mime_type not in IMAGE_TYPES or image_type(head) == mime_type
-            return mime_type if believed and mime_type in policy.images else None
+            # The label of a type without a simple signature (HEIC) is trusted; others must match their bytes.
+            detected = image_type(head)
+            mime_type = detected or _ALIASES.get(declared, declared)
+            is_plausible = mime_type not in IMAGE_TYPES or detected == mime_type
+            return mime_type if is_plausible and mime_type in policy.images else None
         case "audio":
-            form = format_of_mime(declared) or sniff(head)
-            return dict(policy.audio).get(form) if form else None
+            audio_format = format_of_mime(declared) or sniff(head)
+            return dict(policy.audio).get(audio_format) if audio_format else None
         case _:
             assert_never(media.kind)
 
@@ -182,7 +183,7 @@ def _head(text: str) -> bytes:
 
 def _line(media: Attachment, why: str) -> str:
     kind = split_mime(media.mime_type)[0]
-    # A server chose the type: a malformed one must not inject text into our line.
+    # A server chose the type: a malformed one must not inject text into the line.
     shown = kind if _MIME.fullmatch(kind) else "type unknown"
     size_bytes = decoded_bytes(media.base64)
     return f"[{media.kind}, {shown}, {size_words(size_bytes)}: not attached, {why}]"

@@ -7,7 +7,7 @@
 * the results of one reply are in one content, as many as there were calls, and nothing else with them;
 * images of a result are inside it from Gemini 3 on; for older models, and for audio, they follow in a content
   of their own;
-* a call needs no id. One without gets an id of ours, which is never sent back.
+* a call needs no id. A call without one gets a generated id, which is never sent back.
 
 Each event of a reply is a whole `GenerateContentResponse` with the next parts of the only candidate. Calls
 arrive whole.
@@ -51,10 +51,10 @@ from playhead.agent.models.attachments import GEMINI, MediaPolicy, fit_media
 from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
-    broke_off,
     count_at,
     mapping_at,
     mappings_at,
+    stream_error,
     text_at,
     tool_call,
     wire_name,
@@ -70,7 +70,7 @@ _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _UNSIGNED: Final = "skip_thought_signature_validator"
 """The API's documented marker for calls without a signature of its own."""
 _IN_RESULTS: Final = frozenset({"image/jpeg", "image/png", "image/webp"})
-"""Types we send that `functionResponse.parts` accepts."""
+"""The types that `functionResponse.parts` accepts, of those that are sent."""
 
 
 class GeminiModel(HttpModel):
@@ -91,7 +91,7 @@ class GeminiModel(HttpModel):
         return encode(request, model=self._model, media=self._media)
 
     def _decoder(self) -> GeminiDecoder:
-        # Our own ids must differ from the ids of every other reply.
+        # Generated ids must differ from those of every other reply.
         return GeminiDecoder(call_prefix=f"call-{secrets.token_hex(8)}")
 
 
@@ -184,27 +184,27 @@ def _own(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(name: str) -> str:
-    """Make a valid name: dots and colons are allowed here, and occur in names that Gemini's models invent;
-    the first character must be a letter or `_`."""
+    """Make a valid name. Gemini allows dots and colons, which its models use in names that they invent; the
+    first character must be a letter or `_`."""
     if _NAME.fullmatch(name):
         return name
-    taken = wire_name(name)
-    return taken if taken[0].isalpha() or taken[0] == "_" else f"_{taken[:63]}"
+    cleaned = wire_name(name)
+    return cleaned if cleaned[0].isalpha() or cleaned[0] == "_" else f"_{cleaned[:63]}"
 
 
 def _results(message: ToolMessage, wire_ids: Mapping[str, str], *, old: bool) -> Iterator[dict[str, Any]]:
-    answers: list[dict[str, Any]] = []
-    after: list[dict[str, Any]] = []
+    responses: list[dict[str, Any]] = []
+    media_parts: list[dict[str, Any]] = []
     for result in message.results:
         inside = [] if old else [media for media in result.media if media.mime_type in _IN_RESULTS]
-        after_them = [media for media in result.media if media not in inside]
-        answers.append(_response(replace(result, media=tuple(inside)), wire_ids.get(result.call_id)))
-        if after_them:
-            after.append({"text": f"[media of the result of {result.name}]"})
-            after.extend(map(_inline, after_them))
-    yield {"role": "user", "parts": answers}
-    # Together with the results they would be more parts than there were calls, which is refused.
-    yield {"role": "user", "parts": after}
+        outside = [media for media in result.media if media not in inside]
+        responses.append(_response(replace(result, media=tuple(inside)), wire_ids.get(result.call_id)))
+        if outside:
+            media_parts.append({"text": f"[media of the result of {result.name}]"})
+            media_parts.extend(map(_inline, outside))
+    yield {"role": "user", "parts": responses}
+    # The API refuses a content that has more parts than there were calls, so media are in one of their own.
+    yield {"role": "user", "parts": media_parts}
 
 
 def _response(result: ToolResult, wire_id: str | None) -> dict[str, Any]:
@@ -266,7 +266,7 @@ class GeminiDecoder(ReplyDecoder):
 
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
         if "error" in event:
-            raise broke_off(event["error"], provider="gemini")
+            raise stream_error(event["error"], provider="gemini")
         self._usage = mapping_at(event, "usageMetadata") or self._usage
         if blocked := text_at(mapping_at(event, "promptFeedback"), "blockReason"):
             self._stop, self._reason = "SAFETY", f"the prompt was blocked: {blocked}"
@@ -307,20 +307,21 @@ class GeminiDecoder(ReplyDecoder):
             text = json.dumps(arguments, ensure_ascii=False)
             call_id = text_at(made, "id") or f"{self._prefix}-{len(self._calls) + 1}"
             call = tool_call(call_id, text_at(made, "name"), text)
-            # The API accepts only objects, even where it sent something else itself.
-            self._keep(part if call.arguments is not None else {**part, "functionCall": {**made, "args": {}}})
+            # The API accepts only objects as arguments, even if its model wrote something else.
+            self._store(
+                part if call.arguments is not None else {**part, "functionCall": {**made, "args": {}}}
+            )
             self._calls[len(self._parts) - 1] = call
             yield CallStarted(id=call.id, name=call.name)
             yield CallReady(call=call)
             return
-        self._keep(part)
+        self._store(part)
         if text := text_at(part, "text"):
             yield ThinkingPiece(text=text) if part.get("thought") is True else TextPiece(text=text)
 
-    def _keep(self, part: Mapping[str, Any]) -> None:
-        """Store a part unchanged, but append bare text to the text before it, or each word would be a part.
-
-        A part with a signature stays alone: the signature covers that part."""
+    def _store(self, part: Mapping[str, Any]) -> None:
+        """Store a part unchanged, except that bare text is added to bare text before it: otherwise each word
+        would be a part. A part with a signature stays alone, since the signature covers that part."""
         if part == {"text": ""}:
             return  # the API refuses it in a request
         last = self._parts[-1] if self._parts else {}

@@ -1,4 +1,4 @@
-"""The HTTP side of a model: address, key, pooled client, and the request for each reply.
+"""A model over HTTP: its address, key and pooled client, and the request for each reply.
 
 Each provider's model is an `HttpModel` with its own address, encoder and decoder; `http_reply` reads the
 answer. The providers' SDKs are not used: they take seconds to import, and trio can't close their streams
@@ -83,9 +83,9 @@ class HttpModel(ABC):
             headers: further headers (`OpenAI-Organization`, `anthropic-beta`, …). They are never shown, like
                 the key.
             extra_body: further fields of the request, as the API names them (`thinking`,
-                `reasoning_effort`, …). Objects are merged with ours; None as a value removes a field.
-            media: images and audio that are sent natively; a line of text replaces the others. Default: what
-                the provider documents.
+                `reasoning_effort`, …). An object is merged with the encoded one; None removes the field.
+            media: images and audio that are sent natively; a line of text replaces any others. Default: those
+                that the provider documents.
             max_retries: how often a request is sent again after a lost connection or HTTP 408, 425, 429 or
                 5xx (Anthropic's 529 too), before any of the reply arrived. The wait is the provider's
                 `Retry-After`, if any, and 0.5 to 8 s otherwise; after a `Retry-After` of more than 60 s, the
@@ -153,9 +153,9 @@ class HttpModel(ABC):
         """
         body = self._encode(request)
         for name, value in self._extra_body.items():
-            ours = body.pop(name, None)
-            if isinstance(ours, Mapping) and isinstance(value, Mapping):
-                body[name] = {**ours, **value}
+            encoded = body.pop(name, None)
+            if isinstance(encoded, Mapping) and isinstance(value, Mapping):
+                body[name] = {**encoded, **value}
             elif value is not None:
                 body[name] = value
         body = sendable(body)
@@ -209,10 +209,10 @@ class HttpModel(ABC):
 
 
 def retry_delay_seconds(failure: PlayheadError, retries: int) -> float | None:
-    """Return the wait before a request is sent again; None if that would not help.
+    """Return the wait before a failed request is sent again; None if that would not help.
 
-    `failure` ended the request before any of the reply arrived; `retries` counts how often it was sent
-    again before. A failure to connect is not retried: the address may be wrong, and the user waits.
+    `failure` occurred before any of the reply arrived; `retries` is the number of earlier retries. A failure
+    to connect is not retried: the address may be wrong, and the user waits.
     """
     match failure:
         case ModelError(status=int(status), retry_after_seconds=wait) if is_retryable(status):
@@ -222,7 +222,7 @@ def retry_delay_seconds(failure: PlayheadError, retries: int) -> float | None:
             pass
         case _:
             return None
-    # Up to a quarter less, so that clients that were refused together don't come back together.
+    # Up to a quarter less, so that clients that were refused together don't retry together.
     delay: float = min(FIRST_DELAY_SECONDS * 2**retries, LONGEST_DELAY_SECONDS)
     return delay * (1 - random() / 4)
 

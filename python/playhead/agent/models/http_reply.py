@@ -1,6 +1,6 @@
-"""Read a reply from an HTTP response: its bytes, its events, the provider's decoder, and every way to fail.
+"""Read a reply from an HTTP response: its bytes, its events, the provider's decoder, and all its errors.
 
-Errors are in this package's tree and hold no keys. An HTTP status instead of a reply is a `ModelError`,
+Errors are `PlayheadError`s and hold no keys. An HTTP status instead of a reply is a `ModelError`,
 whatever the status: the provider answered. A failed connection is a `TransportError`.
 """
 
@@ -57,7 +57,7 @@ def transport_error(error: BaseException | None, *, place: str) -> TransportErro
 
 
 def redact_keys(text: str, key: str | None) -> str:
-    """Remove `key` from `text`, and anything that looks like one."""
+    """Remove `key` from `text`, and anything that looks like a key."""
     if key:
         text = text.replace(key, "[key]")
     return _KEYS.sub("[key]", text)
@@ -75,22 +75,22 @@ ERROR_BODY_BYTES: Final = 64 * KIB
 """The part of an error's body that is read: the message is in the first few hundred bytes."""
 DRAIN_BYTES: Final = 64 * KIB
 DRAIN_SECONDS: Final = 0.1
-"""Limits the wait for the closing chunk, the only one due after `[DONE]`; once it is read, the connection can
+"""Limits the wait for the closing chunk, which alone may follow `[DONE]`. Once it is read, the connection can
 be reused for the next round. OpenAI's own SDK does the same."""
 
 
 class Body:
     """The decoded bytes of `response`; close it in every case.
 
-    The HTTP library nests generators, and one of them doesn't close the next: trio would notice at garbage
-    collection. So a response that is left early is closed at the bottom first, and then read to its (now
-    near) end, which ends all of them.
+    The HTTP library nests generators, and one of them doesn't close the next: trio would complain at garbage
+    collection. So a response that is left early is closed first and then read to its end, which is now near:
+    reading ends all generators.
     """
 
     def __init__(self, response: httpx2.Response) -> None:
         self.place = response.request.url.host
         self.complete = False
-        """Set it once nothing relevant can follow; the connection is then reused if possible."""
+        """Set to true once nothing relevant can follow; the connection is then reused if possible."""
         self._response = response
         self._chunks = response.aiter_bytes()
         self._over = False
@@ -199,7 +199,7 @@ async def read_reply(
             events.feed(chunk)
             while (event := events.next_event()) is not None:
                 if not isinstance(event, Line):
-                    continue  # a long event is announced; none is longer than the reply
+                    continue  # the notice of a long event, whose `Line` follows when it is complete
                 # An invalid byte becomes U+FFFD, as the standard says: the JSON around it can still be read.
                 data = event.data.decode("utf-8", errors="replace")
                 done = data.strip() == "[DONE]"
@@ -229,7 +229,7 @@ async def read_failure(
     body: Any = text
     with suppress(ValueError, RecursionError):
         body = json.loads(text)
-    # Some gateways report failures with HTTP 200.
+    # Some gateways report an error with HTTP 200: then the body has it.
     if response.is_success and not (isinstance(body, Mapping) and body.get("error")):
         return ModelError(
             f"expected a stream (text/event-stream) from {place}, got {_content_type(response)}; check that"

@@ -18,24 +18,24 @@ from playhead.strict_json import parse_json
 UNNAMED: Final = "unnamed"
 """The name of a call without one: with an empty name, no provider would accept the conversation."""
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def text_at(source: Mapping[str, Any], key: str) -> str:
-    """Return the string under `key`; empty if there isn't one."""
+    """Return the string under `key`; an empty one if there is none."""
     value = source.get(key)
     return value if isinstance(value, str) else ""
 
 
 def mapping_at(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the object under `key`; empty if there isn't one."""
+    """Return the object under `key`; an empty one if there is none."""
     value = source.get(key)
     return value if isinstance(value, Mapping) else _NOTHING
 
 
 def mappings_at(source: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """Return the objects in the array under `key`; empty if there isn't one."""
+    """Return the objects in the array under `key`; an empty list without an array."""
     value = source.get(key)
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
@@ -52,11 +52,13 @@ def wire_name(name: str) -> str:
     Models call names that no tool has (`functions.read`, `multi_tool_use.parallel`). The call is answered
     with an error, but its unchanged name would fail every later request.
     """
-    return _NO_NAME.sub("_", name)[:64] or UNNAMED
+    return _NOT_IN_NAMES.sub("_", name)[:64] or UNNAMED
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
-    """Parse a call's arguments; or return None and the mistake, for the model to read. Blank text is `{}`."""
+    """Parse a call's arguments. Return them and "", or None and the mistake, for the model to read.
+
+    Blank text means `{}`."""
     if not text.strip():
         return {}, ""
     try:
@@ -73,14 +75,14 @@ def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
 
 
 def tool_call(call_id: str, name: str, text: str, *, cut_off: str = "") -> ToolCall:
-    """Make the call that a model wrote as `text`.
+    """Make the call whose arguments a model wrote as `text`.
 
-    A call that can't be made is a call all the same, with its problem for the model to read: one without a
-    name, or with arguments that aren't an object. The tool loop repairs empty and repeated ids.
+    A call without a name, or with arguments that aren't an object, is returned too: its `problem` tells the
+    model what is wrong. The tool loop repairs empty and repeated ids.
 
     Args:
-        cut_off: if the reply ended before the arguments were complete, words for that. If none of them
-            arrived, it doesn't mean "no arguments".
+        cut_off: the problem to report if the reply ended inside the arguments. Empty `text` then doesn't mean
+            "no arguments".
     """
     arguments, problem = parse_arguments(text)
     if cut_off and not is_object(text):
@@ -93,7 +95,7 @@ def tool_call(call_id: str, name: str, text: str, *, cut_off: str = "") -> ToolC
 
 
 def sendable(value: Any) -> Any:
-    """Replace lone surrogates, which a model can write as escapes and nobody can send as UTF-8."""
+    """Replace lone surrogates. A model can write them as escapes, but they can't be sent as UTF-8."""
     if isinstance(value, str):
         return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, Mapping):
@@ -128,8 +130,8 @@ def parse_event(data: str, *, provider: str, limits: Limits = DEFAULT_LIMITS) ->
     return sendable(value) if "\\u" in data else value
 
 
-def broke_off(error: Any, *, provider: Provider) -> ModelError:
-    """Make the error for one that a provider reports in its stream."""
+def stream_error(error: Any, *, provider: Provider) -> ModelError:
+    """Return the `ModelError` for an error that the provider sent in its stream."""
     fields = error if isinstance(error, Mapping) else {"message": error}
     message = text_at(fields, "message") or json.dumps(error)
     kind = next(filter(None, (text_at(fields, key) for key in ("code", "status", "type"))), "")
@@ -140,5 +142,5 @@ def broke_off(error: Any, *, provider: Provider) -> ModelError:
 
 
 def is_object(text: str) -> bool:
-    """Tell if `text` is a complete JSON object, so that nothing can follow it."""
+    """Tell if `text` is a complete JSON object, so that no more of it can follow."""
     return text.rstrip().endswith("}") and parse_arguments(text)[0] is not None

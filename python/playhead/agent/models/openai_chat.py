@@ -102,7 +102,7 @@ class CompatibleModel(OpenAIChatModel):
         """
         Args (`HttpModel` describes the others):
             base_url: the part before `/chat/completions`: `http://localhost:11434/v1`.
-            api_key: None: not sent, as for a server of your own.
+            api_key: None sends no key, as for a local server.
             extra_body: `{"stream_options": None}` for a server that refuses this field.
             max_tokens_field: the server's name for the longest reply. The old name by default: all servers
                 but OpenAI know it.
@@ -170,8 +170,7 @@ def audio(media: Attachment) -> dict[str, Any]:
 
 
 def _system(text: str) -> Iterator[dict[str, Any]]:
-    # Not `developer`: OpenAI treats `system` as that where a model needs it, and other servers know only
-    # this.
+    # Not `developer`: OpenAI converts `system` for models that need it, and other servers know only `system`.
     if text:
         yield {"role": "system", "content": text}
 
@@ -221,7 +220,7 @@ def _assistant(message: AssistantMessage) -> dict[str, Any]:
     raw = message.raw[0] if message.provider == "openai" and message.raw else {}
     extras = raw.get("tool_calls", {})
     encoded["tool_calls"] = [{**extras.get(call.id, {}), **_call(call)} for call in calls]
-    # Models that think between calls need their thoughts back there, and only there.
+    # Models that think between calls need the thoughts of messages with calls back, and of no others.
     encoded.update({name: value for name, value in raw.items() if name != "tool_calls"})
     return encoded
 

@@ -1,18 +1,19 @@
-"""Decode the stream of Chat Completions into pieces: OpenAI's own, and the variants of compatible servers.
+"""The decoder of Chat Completions streams, OpenAI's own and the variants of compatible servers.
 
-Theory of operation. Chunks go in with `feed`, pieces come out; `finish` returns the last one. A call is
-announced as soon as its name is known. It is ready when the next one begins and its arguments are a whole
-object, or else when the reply ends: calls may be interleaved, so the start of another one alone proves
+Theory of operation. Chunks go in with `feed`, pieces come out; `finish` returns the last ones. A call is
+announced as soon as its name is known. It is ready when its arguments are a whole object and the next call
+begins, or else when the reply ends: calls may be interleaved, so the start of another call alone proves
 nothing.
 
 The `index` says which call a delta belongs to. Servers get it wrong in these ways, all of which are handled:
 
-* no index: a delta with a known id belongs to that call, one with a name begins a call, others continue one;
+* no index: a delta with a known id belongs to that call, one with a name begins a call, and any other
+  continues the last call;
 * the same index for every call: another id together with a name begins a call;
 * an id that is new in every delta: without a name it does not begin a call;
 * id and name repeated in every delta: the first ones count;
-* no id, or the same for two calls: one is generated, since every result needs its call's id;
-* arguments that are the object itself instead of a string; or all in one piece; or empty for none.
+* no id, or the same id for two calls: an id is generated, since every result needs its call's id;
+* arguments as an object instead of a string, or complete in one delta, or empty for none.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
-    broke_off,
     count_at,
     is_object,
     mapping_at,
+    stream_error,
     text_at,
     tool_call,
 )
@@ -60,7 +61,7 @@ class _Call:
     """A call that may still be streaming."""
 
     wire_id: str
-    """The first one the server wrote; "" if none."""
+    """The first id that the server sent; "" if none."""
     id: str
     name: str = ""
     written: list[str] = field(default_factory=list)
@@ -73,7 +74,7 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        """True if its arguments are a whole object, so that nothing can follow."""
+        """True if the arguments are a whole object, so that none can follow."""
         return bool(self.written) and self.written[-1].endswith("}") and is_object(self.text)
 
 
@@ -106,7 +107,7 @@ class ChatDecoder(ReplyDecoder):
 
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
         if event.get("error"):
-            raise broke_off(event["error"], provider="openai")
+            raise stream_error(event["error"], provider="openai")
         self._count(event.get("usage"))
         pieces: list[ReplyPiece] = []
         for choice in _mappings(event, "choices"):
@@ -212,8 +213,8 @@ class ChatDecoder(ReplyDecoder):
             return None
         if wire_id and isinstance(index, int):
             return call
-        # A repeated name and nothing else to go by: the same call, unless that one is complete already, or
-        # this chunk has already had a part of it.
+        # A repeated name alone continues the call, unless the call is complete or this chunk has already had
+        # a part of it.
         return None if name != call.name or call in touched or call.is_whole else call
 
     def _begin(self, index: Any, wire_id: str) -> _Call:
@@ -268,7 +269,7 @@ class ChatDecoder(ReplyDecoder):
         return (raw,) if raw else ()
 
     def _count(self, usage: Any) -> None:
-        # Servers that count in every chunk count up: the last count is the sum.
+        # Servers that report usage in every chunk report the sum so far: the last report counts.
         if isinstance(usage, Mapping):
             self._usage = TokenUsage(
                 input_tokens=count_at(usage, "prompt_tokens"),

@@ -1,9 +1,9 @@
 """OpenAI's Responses: the model, its requests, and the decoder of its streamed replies.
 
 `encode` is pure, and so is the decoder. Nothing is stored at OpenAI (`store` is false), so each request holds
-the whole conversation: a reply's own items go back unchanged, including its reasoning, which only the
-encrypted form can carry. A reasoning item with neither that nor open text is omitted: the API would look it
-up in its store and refuse the request.
+the whole conversation: a reply's own items go back unchanged, including its reasoning in encrypted form. A
+reasoning item with neither encrypted nor open content is omitted: the API would look it up in its store and
+refuse the request.
 
 A reply is a list of output items (reasoning, messages, calls), identified by their `output_index`. A call is
 ready at the `done` event of its arguments or of its item, whichever comes first. Items are stored unchanged
@@ -44,9 +44,9 @@ from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
     UNNAMED,
-    broke_off,
     count_at,
     mapping_at,
+    stream_error,
     text_at,
     tool_call,
     wire_name,
@@ -59,6 +59,7 @@ from playhead.escaping import shortened
 __all__ = ["OpenAIResponsesModel", "ResponsesDecoder", "encode", "reasons"]
 
 _UNREASONING: Final = ("gpt-3", "gpt-4", "chatgpt-4")
+"""The beginnings of the names of models that don't reason."""
 
 
 class OpenAIResponsesModel(HttpModel):
@@ -145,7 +146,7 @@ def _items(message: Message) -> Iterator[dict[str, Any]]:
 
 
 def _own(message: AssistantMessage) -> Iterator[dict[str, Any]]:
-    """Send the items back unchanged; a call only if it is still in the message, and so has a result."""
+    """Send the items back unchanged, but only the calls that are still in the message: they have results."""
     if not message.raw:
         yield from _foreign(message)
         return
@@ -155,7 +156,7 @@ def _own(message: AssistantMessage) -> Iterator[dict[str, Any]]:
     ]
     sent = {item.get("call_id") for item in items}
     while items and items[-1].get("type") == "reasoning":
-        # Cut off before the item it led to: "provided without its required following item".
+        # The reply was cut off after it; the API refuses reasoning "without its required following item".
         items.pop()
     for item in items:
         match item.get("type"):
@@ -222,7 +223,7 @@ class _Item:
     """One output item so far."""
 
     written: list[str] = field(default_factory=list)
-    """The text of a message, the thoughts of reasoning, the arguments of a call."""
+    """The deltas: of a message's text, of thoughts, or of a call's arguments."""
     kind: type[Text | Thinking | ToolCall] | None = None
     call_id: str = ""
     name: str = ""
@@ -261,11 +262,11 @@ class ResponsesDecoder(ReplyDecoder):
             case "response.completed" | "response.incomplete":
                 return self._end(_field(event, "response", dict))
             case "response.failed":
-                raise broke_off(_field(event, "response", dict).get("error"), provider="openai-responses")
+                raise stream_error(_field(event, "response", dict).get("error"), provider="openai-responses")
             case "error":
-                raise broke_off(event.get("error") or event, provider="openai-responses")
+                raise stream_error(event.get("error") or event, provider="openai-responses")
             case None if event.get("error"):
-                raise broke_off(event["error"], provider="openai-responses")
+                raise stream_error(event["error"], provider="openai-responses")
             case _:
                 pass
         return []
@@ -344,7 +345,7 @@ class ResponsesDecoder(ReplyDecoder):
         pieces: list[ReplyPiece] = []
         output = response.get("output")
         for index, raw in enumerate(output if isinstance(output, list) else []):
-            # Each item normally arrived by itself before; in a reply that was cut off, it is only here.
+            # A complete item had an event of its own; the last item of a cut-off reply is only here.
             if isinstance(raw, Mapping) and (index not in self._items or self._items[index].raw is None):
                 pieces += self._done(index, raw)
         for item in self._items.values():

@@ -2,14 +2,14 @@
 
 OpenAI and Anthropic (`object_schema`) refuse the whole request, with every other tool in it, if one schema
 has `anyOf`, `oneOf` or `allOf` at its root ("input_schema does not support oneOf, allOf, or anyOf at the top
-level"), or a root type other than `object`. So these are folded into the root: the model still sees every
-argument, and the tool's own server still checks how they combine. Below the root everything is allowed and
-left alone.
+level"), or a root type other than `object`. So the properties of these are folded into the root: the model
+still sees every argument, and the tool's own server still checks how they combine. Below the root everything
+is allowed and unchanged.
 
 Gemini (`gemini_parameters`, for `parametersJsonSchema`) refuses the whole request for a `$ref` next to other
 keywords, one that points outside `$defs`, and a root that isn't an object. So references within the schema
-are inlined, the keywords next to them preserved; where that can't terminate (a recursive type) they stay,
-alone. `parameters`, the older field, takes a subset of OpenAPI 3.0 and is not used: it has no
+are inlined, and the keywords next to them preserved. A reference of a recursive type can't be inlined: it
+stays, without other keywords. `parameters`, the older field, takes a subset of OpenAPI 3.0: it has no
 `additionalProperties: {…}`, `oneOf`, `const` or list of types. Source: `FunctionDeclaration` of google-genai
 3.4, and the API's page about JSON Schema.
 """
@@ -39,14 +39,14 @@ def object_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _fold(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[dict[str, Any], list[str]]:
     """Collect the properties of `schema`, and the names that are required in every case.
 
-    A reference is followed once: a second time it would add nothing, and definitions that refer to each other
-    twice would double at each level.
+    Each reference is followed once: a second time it would add nothing, and definitions that refer to each
+    other twice would double the work at each level.
     """
     if not isinstance(schema, Mapping):
         return {}, []
-    own, must = schema.get("properties"), schema.get("required")
-    properties = dict(own) if isinstance(own, Mapping) else {}
-    required = [name for name in must if isinstance(name, str)] if isinstance(must, list) else []
+    declared, names = schema.get("properties"), schema.get("required")
+    properties = dict(declared) if isinstance(declared, Mapping) else {}
+    required = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     for branch in (*_branches(schema, "allOf"), *_target(schema, whole, followed)):
         inner, needed = _fold(branch, whole, followed)
         properties = {**inner, **properties}
@@ -68,7 +68,7 @@ def _branches(schema: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _target(schema: Mapping[str, Any], whole: Mapping[str, Any], followed: set[str]) -> Iterator[Any]:
-    """Find the target of the schema's reference, inside the whole."""
+    """Yield the target of the schema's reference within `whole`, unless it was followed before."""
     pointer = schema.get("$ref")
     if not isinstance(pointer, str) or not pointer.startswith("#/") or pointer in followed:
         return
@@ -98,12 +98,12 @@ _DEFINITIONS: Final = ("$defs", "definitions")
 _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", *_DEFINITIONS})
 """Keywords whose keys are names, not keywords."""
 _VALUES: Final = frozenset({"const", "default", "enum", "examples", "required"})
-"""Keywords whose values are no schemas."""
-_MOST_WRITTEN_OUT: Final = 20_000
-"""Keywords, names and values written out for the references of one schema. Definitions that name each other
+"""Keywords whose values are not schemas."""
+_MOST_INLINED: Final = 20_000
+"""Limits the keywords, names and values that are inlined for one schema. Definitions that refer to each other
 twice double with each level."""
 _DEEPEST: Final = 16
-"""References within references."""
+"""Limits the references inlined within each other."""
 
 
 def gemini_parameters(schema: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -115,13 +115,13 @@ def gemini_parameters(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 class _Rewriter:
-    """One pass over one schema."""
+    """Rewrites one schema, inlining its references. `inside` holds the references being inlined."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._left = _MOST_WRITTEN_OUT
+        self._left = _MOST_INLINED
         self._names: dict[str, str] = {}
-        """References that stay: the pointer, and its name in `$defs`."""
+        """The references that stay, as pointers, with their names in `$defs`."""
 
     def rewrite(self) -> dict[str, Any]:
         taken = self._schema(self._root, ())
@@ -165,7 +165,7 @@ class _Rewriter:
     def _reference(self, pointer: str, rest: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
         target = _at_pointer(self._root, pointer)
         if target is None:
-            # Leads out of the schema: only the keywords next to it are known.
+            # The target is outside of the schema: only the keywords next to the reference are known.
             return self._keywords(rest, inside)
         if pointer in inside or len(inside) == _DEEPEST or self._left <= 0:
             name = self._names.setdefault(pointer, f"d{len(self._names)}")

@@ -1,4 +1,4 @@
-"""Cases of arguments: at the limits of a schema, in violation of it at one place, and simplified."""
+"""Cases of arguments: at the limits of a schema, with one violation of it, and simplified."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Case:
     """An object, except in some invalid cases."""
     kind: Kind
     certain: bool = False
-    """True for an invalid case whose acceptance is certainly a defect, because a required property is missing
-    or has the wrong JSON type. Lengths and ranges are often recommendations that servers don't enforce."""
+    """True for an invalid case that a correct server refuses: a required property is missing, or a value has
+    the wrong JSON type. Lengths and ranges are often recommendations that servers don't enforce."""
     place: tuple[str | int, ...] | None = None
     """The keys to the violation in an invalid case."""
 
@@ -70,7 +70,7 @@ def value_words(value: Any) -> str:
 
 
 LONG_STRING: Final = 2_000
-"""Characters if the schema sets no limit: models often send a page of text."""
+"""The length of a long string if the schema sets no limit: models often send a page of text."""
 _MANY_ITEMS: Final = 3
 _MAX_ENUM: Final = 20
 _MAX_DEPTH: Final = 3
@@ -83,9 +83,9 @@ Variant = tuple[str, Any]
 
 
 def boundary_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterator[Case]:
-    """Put the boundary values of each property into `base`, valid arguments.
+    """Put each boundary value of each property into `base`, which are valid arguments.
 
-    Extremes that the schema doesn't name come last. Not validated.
+    Extremes that the schema doesn't name come last. The cases are not validated.
     """
     late: list[Case] = []
     for path, title, value, declared in _edges(maker, schema, (), 0):
@@ -217,13 +217,14 @@ _WRONG: Final[tuple[tuple[str, Any], ...]] = (
     ("boolean", True),
     ("null", None),
 )
-"""In this order: lenient readers convert "5" to 5, but not an object to a string or number."""
+"""A value per type; the first of a wrong type is used. Lenient servers convert "5" to 5, but no object."""
 NO_OBJECTS: Final[tuple[tuple[str, Any], ...]] = (("an array", []), ("a string", "arguments"))
 _ADDED: Final = "playhead_undeclared"
 
 
 def invalid_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterator[Case]:
-    """Violate the schema in one place of `base`, valid arguments; certain violations first. Not validated."""
+    """Violate the schema in one place of `base`, which are valid arguments. Certain violations come first.
+    The cases are not validated."""
     cases = list(_object_cases(maker, schema, base, (), 0))
     yield from (case for case in cases if case.certain)
     for title, value in NO_OBJECTS:
@@ -281,12 +282,12 @@ def _property_cases(maker: Maker, schema: object, base: dict[str, Any], path: Pa
 
 
 def _wrong_type(shapes: Any) -> tuple[str, Any, str] | None:
-    """Return a value of a type that no alternative declares."""
+    """Return a type that no alternative declares, a value of it, and the declared types in words."""
     declared: list[str] = []
     for shape in shapes:
         types = types_of(shape)
         if not types:
-            return None
+            return None  # any type is allowed
         declared += types
     if not declared:
         return None
@@ -298,9 +299,9 @@ def _wrong_type(shapes: Any) -> tuple[str, Any, str] | None:
 def _breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
     """Generate values of the right type that the schema excludes."""
     if isinstance(enum := shape.get("enum"), list):
-        odd: Any = "playhead-undeclared" if any(isinstance(it, str) for it in enum) else 987_654
-        if not any(same(odd, it) for it in enum):
-            yield f"{value_words(odd)}, which is not in its enum", odd
+        unlisted: Any = "playhead-undeclared" if any(isinstance(it, str) for it in enum) else 987_654
+        if not any(same(unlisted, it) for it in enum):
+            yield f"{value_words(unlisted)}, which is not in its enum", unlisted
         return
     match maker.kind(shape):
         case "integer" | "number" as kind:
@@ -335,19 +336,19 @@ def _breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
 # --- simpler arguments -----------------------------------------------------------------------------------
 
 _SIXTEENTHS: Final = (8, 12, 14, 15)
-"""The parts of a number or length that are tried: few steps find the limit that a failure depends on."""
+"""The parts of a number or length that are tried: a few steps find the limit that a failure depends on."""
 
 
 def simplifications(arguments: dict[str, Any], *, keep: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield arguments that are simpler than `arguments` in one place, the boldest steps first.
+    """Yield arguments that are simpler than `arguments` in one place, the largest steps first.
 
-    Each comes with the name of its step, which is the same for other arguments. The value at `keep` and what
-    leads to it stay, so that a violation there remains. Not validated.
+    Each comes with the name of its step; equal steps of other arguments have the same name. The value at
+    `keep` and its path stay, so that a violation there remains. The arguments are not validated.
     """
     size = _size(arguments)
-    spare = [name for name in arguments if not _leads((name,), keep)]
-    if len(spare) > 1:
-        yield "all", {name: value for name, value in arguments.items() if name not in spare}
+    removable = [name for name in arguments if not _leads((name,), keep)]
+    if len(removable) > 1:
+        yield "all", {name: value for name, value in arguments.items() if name not in removable}
     for path, value in _simpler(arguments, (), keep):
         made = _changed(arguments, path, value)
         if _size(made) < size:
@@ -360,11 +361,12 @@ def _size(arguments: object) -> tuple[int, str]:
 
 
 def _leads(path: Path, keep: Path | None) -> bool:
+    """Tell if `path` leads to `keep`."""
     return keep is not None and keep[: len(path)] == path
 
 
 def _simpler(value: Any, path: Path, keep: Path | None) -> Iterator[tuple[Path, Any]]:
-    """Yield a place and its new value, or `_REMOVED`."""
+    """Yield each place that can be simplified, with its new value or `_REMOVED`."""
     if path == keep:
         return
     match value:
@@ -390,6 +392,6 @@ def _simpler(value: Any, path: Path, keep: Path | None) -> Iterator[tuple[Path, 
 
 
 def _shares(size: int) -> list[int]:
-    """Return sizes from 0 to `size`, exclusive; in integers, since JSON has larger ones than floats."""
+    """Return sizes from 0 to below `size`, computed with integers: a JSON integer may exceed every float."""
     sizes = [0, *(size * share // 16 for share in _SIXTEENTHS), size - 1]
     return list(dict.fromkeys(it for it in sizes if 0 <= it < size))

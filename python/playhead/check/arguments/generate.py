@@ -1,8 +1,8 @@
 """Generate arguments from a tool's inputSchema: valid ones, boundary values, and invalid ones.
 
-The project's validator confirms every case: valid cases conform to the schema, invalid ones don't. A schema
-without possible values yields a remark and no cases, never an exception. The same schema and seed yield the
-same cases. Takes milliseconds for real schemas and a few seconds for hostile ones: call it in a thread.
+The project's validator confirms every case: valid cases conform to the schema, invalid ones don't. For a
+schema without possible values there is a remark and no case, never an exception. The same schema and seed
+yield the same cases. It takes milliseconds for real schemas and a few seconds for hostile ones: use a thread.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class ToolArguments:
     """The generated arguments of one tool."""
 
     valid: tuple[Case, ...]
-    """The smallest first, then everything declared, boundary values, and random ones."""
+    """In this order: the smallest, everything declared, boundary values, random ones."""
     invalid: tuple[Case, ...]
-    """The certain violations first."""
+    """Certain violations come first."""
     remarks: tuple[str, ...]
     """Omitted cases, with the reason."""
 
@@ -41,12 +41,14 @@ def arguments_for(schema: object, *, seed: int = 0, examples: int = 5) -> ToolAr
     """Generate arguments for the inputSchema `schema`, `examples` of them random. Raises nothing."""
     validity = Validity(schema)
     if validity.problem is not None:
-        return _none(f"no arguments were generated, because the inputSchema is unusable: {validity.problem}")
+        return _only_remark(
+            f"no arguments were generated, because the inputSchema is unusable: {validity.problem}"
+        )
     try:
         return _Generator(schema, validity, seed).all(examples)
     except (NoValueError, RecursionError, OverflowError, ValueError, TypeError, ArithmeticError) as error:
         # An unforeseen keyword value that the metaschema allows: one remark, not a crash.
-        return _none(f"no arguments could be generated for the inputSchema: {error}")
+        return _only_remark(f"no arguments could be generated for the inputSchema: {error}")
 
 
 def distinct_arguments(schema: object, base: dict[str, Any], count: int) -> list[dict[str, Any]]:
@@ -57,22 +59,22 @@ def distinct_arguments(schema: object, base: dict[str, Any], count: int) -> list
     validity = Validity(schema)
     for name, value in base.items():
         made = [{**base, name: _varied(value, index)} for index in range(count)]
-        if _differ(value) and all(validity.allows(arguments) for arguments in made):
+        if _can_vary(value) and all(validity.allows(arguments) for arguments in made):
             return made
     return []
 
 
-def _differ(value: object) -> bool:
+def _can_vary(value: object) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def _varied(value: Any, index: int) -> Any:
-    if not _differ(value):
+    if not _can_vary(value):
         return value
     return f"{value[:40]} {index + 1}" if isinstance(value, str) else value + index
 
 
-def _none(remark: str) -> ToolArguments:
+def _only_remark(remark: str) -> ToolArguments:
     return ToolArguments(valid=(), invalid=(), remarks=(remark[:500],))
 
 
@@ -95,7 +97,7 @@ class _Generator:
         maker = Maker(self._shapes, self._draw())
         bases = list(self._bases()) or list(self._random(1))  # a random value may satisfy a `not`
         if not bases:
-            return _none(self._why_none())
+            return _only_remark(self._why_none())
         fullest = max(bases, key=lambda case: len(case.arguments)).arguments
         edges = boundary_cases(maker, self._wanted, fullest)
         valid = [
@@ -116,13 +118,14 @@ class _Generator:
         """Generate the smallest and the fullest valid arguments."""
         styles: tuple[tuple[Style, str], ...] = (("least", "the least"), ("full", "everything declared"))
         for style, title in styles:
-            for arguments in self._ways(style):
+            for arguments in self._attempts(style):
                 if isinstance(arguments, dict) and self._validity.allows(arguments):
                     if self._is_new(arguments):
                         yield Case(title=title, arguments=arguments, kind="valid")
                     break
 
-    def _ways(self, style: Style) -> Iterator[Any]:
+    def _attempts(self, style: Style) -> Iterator[Any]:
+        """Generate values of each shape, with the schema's examples and then without."""
         for use_examples in (True, False):
             maker = Maker(self._shapes, self._draw(), use_examples=use_examples)
             for shape in self._shapes.of(self._wanted):
@@ -132,7 +135,7 @@ class _Generator:
                     self._remember(str(error))
 
     def _schema_examples(self) -> Iterator[Case]:
-        """Return the schema's own examples of arguments."""
+        """Yield the schema's own examples of arguments."""
         examples = self._schema.get("examples") if isinstance(self._schema, dict) else None
         for index, arguments in enumerate(examples[:10] if isinstance(examples, list) else ()):
             title = f"example {index + 1} of the schema"

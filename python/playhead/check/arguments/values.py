@@ -1,7 +1,7 @@
 """Generate values for schemas: the smallest allowed, everything declared, or random.
 
-Values are plausible, not validated: the caller does that. Bounded in steps, depth and size. Strings are made
-for a length, a format or a regular expression.
+Values are plausible; the caller validates them. Steps, depth and size are bounded. Strings are made for a
+length, a format or a regular expression.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, Final, Literal
 from playhead.content.schema_shapes import NoValueError, Shape, Shapes, same, types_of
 
 MAX_STRING: Final = 10_000
-"""Longest generated string: longer ones test the transport, which `server.big-request` does."""
+"""The longest generated string: `server.big-request` tests longer ones."""
 WORD: Final = "example"
 UNICODE: Final = "Grüße, 世界! 🎵 \u0301\u202e'\"\\\n\t<&>"
-"""Two scripts, an astral character, a combining and a right-to-left mark, quotes and controls."""
+"""Text with two scripts, an astral character, a combining and a right-to-left mark, quotes and controls."""
 
 _FORMATS: Final = {
     "date-time": "2026-01-12T10:00:00Z",
@@ -45,7 +45,7 @@ _FORMATS: Final = {
     "relative-json-pointer": "0",
     "byte": "QUFB",
 }
-"""Addresses and names reserved for documentation (RFC 2606, 5737, 3849)."""
+"""A valid string per format. Addresses and names are reserved for examples (RFC 2606, 5737, 3849)."""
 
 _QUOTED: Final = re.compile(
     r"""(?:e\.g\.|for example|such as|like)[\s,:(]{0,3}(?P<quote>['"`])(?P<text>.{1,60}?)(?P=quote)""", re.I
@@ -84,8 +84,8 @@ def of_pattern(pattern: str, *, draw: random.Random | None = None, least: int = 
 
     The caller validates it: look-arounds and back-references are ignored. `least` is the wanted length, if
     repeats can reach it. Raises `NoValueError` for a pattern that Python can't parse, or that needs too long
-    a string. Uses `re._parser`, since no public module parses patterns; only the validator runs them, with a
-    timeout.
+    a string. Uses `re._parser`, since no public module parses patterns. Only the validator runs patterns,
+    with a timeout.
     """
     if len(pattern) > 2000:
         raise NoValueError("a pattern of more than 2,000 characters")
@@ -102,6 +102,8 @@ def of_pattern(pattern: str, *, draw: random.Random | None = None, least: int = 
 
 
 class _Writer:
+    """Writes one string for a parsed pattern. `repeats` is how many repeats it may add to the least."""
+
     def __init__(self, draw: random.Random | None, *, repeats: int) -> None:
         self._draw = draw
         self._extra = repeats
@@ -148,7 +150,7 @@ class _Writer:
 
 
 def _members(items: Any) -> list[str]:
-    """Return characters of a class: of a range, its ends and a few between."""
+    """Return characters of a class. Of a range, these are its ends and a few in between."""
     members: list[str] = []
     negated = False
     for code, value in items:
@@ -172,7 +174,7 @@ def _members(items: Any) -> list[str]:
 Style = Literal["least", "full", "random"]
 
 MAX_ITEMS: Final = 200
-"""Most generated items of an array, and properties of an object."""
+"""The limit of generated items of an array, and of properties of an object."""
 _MAX_DEPTH: Final = 24
 _FULL_DEPTH: Final = 4
 """Optional properties deeper than this are omitted, which ends recursive schemas."""
@@ -194,18 +196,12 @@ class Range:
     @classmethod
     def of(cls, shape: Shape) -> Range:
         whole = "integer" in types_of(shape) and "number" not in types_of(shape)
-        beyond_lower, beyond_upper = number(shape, "exclusiveMinimum"), number(shape, "exclusiveMaximum")
+        above, below = number(shape, "exclusiveMinimum"), number(shape, "exclusiveMaximum")
         inset: float = 1
-        if not whole and beyond_lower is not None and beyond_upper is not None:
-            inset = min(1.0, abs(beyond_upper - beyond_lower) / 4)
-        lowers = [
-            number(shape, "minimum"),
-            None if beyond_lower is None else _after(beyond_lower, inset, whole=whole),
-        ]
-        uppers = [
-            number(shape, "maximum"),
-            None if beyond_upper is None else -_after(-beyond_upper, inset, whole=whole),
-        ]
+        if not whole and above is not None and below is not None:
+            inset = min(1.0, abs(below - above) / 4)
+        lowers = [number(shape, "minimum"), None if above is None else _after(above, inset, whole=whole)]
+        uppers = [number(shape, "maximum"), None if below is None else -_after(-below, inset, whole=whole)]
         step = number(shape, "multipleOf")
         lower = max((it for it in lowers if it is not None), default=None)
         upper = min((it for it in uppers if it is not None), default=None)
@@ -258,12 +254,12 @@ class Maker:
         self.shapes = shapes
         self._draw = draw
         self._use_examples = use_examples
-        """Use `examples` and `default`. An invalid one makes every value with it invalid."""
+        """True if `examples` and `default` are used. An invalid one makes every value with it invalid."""
         self._made = 0
 
     def value(self, schema: object, style: Style, depth: int = 0) -> Any:
         """Generate a value. Raises `NoValueError` if none is found."""
-        why = "the schema allows nothing"
+        reason = "the schema allows nothing"
         shapes = list(self.shapes.of(schema))
         if style == "random":
             self._draw.shuffle(shapes)
@@ -271,8 +267,8 @@ class Maker:
             try:
                 return self.of_shape(shape, style, depth)
             except NoValueError as error:
-                why = str(error)
-        raise NoValueError(why)
+                reason = str(error)
+        raise NoValueError(reason)
 
     def of_shape(self, shape: Shape, style: Style, depth: int = 0) -> Any:
         """Generate a value of one shape. Raises `NoValueError` if none is found."""
@@ -339,21 +335,22 @@ class Maker:
         for name in required_of(shape):
             made[name] = self.value(declared.get(name, _other(shape)), style, depth + 1)
         for name, schema in list(declared.items())[:MAX_ITEMS]:
-            if name in made or not self._takes(style, depth):
+            if name in made or not self._adds_optional(style, depth):
                 continue
             try:
                 made[name] = self.value(schema, style, depth + 1)
             except NoValueError:
-                continue  # optional
+                continue  # the property is optional
         self._fill(shape, made, style, depth)
         return made
 
-    def _takes(self, style: Style, depth: int) -> bool:
+    def _adds_optional(self, style: Style, depth: int) -> bool:
         if style == "least" or depth >= _FULL_DEPTH:
             return False
         return style == "full" or self._draw.random() < 0.5
 
     def _fill(self, shape: Shape, made: dict[str, Any], style: Style, depth: int) -> None:
+        """Add properties to `made` until it has as many as the shape requires."""
         wanted = count(shape, "minProperties", 0)
         if wanted > MAX_ITEMS:
             raise NoValueError(f"an object of {wanted:,} properties")

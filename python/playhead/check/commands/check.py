@@ -151,12 +151,12 @@ def check(
             _check_draft(draft)
         runner = _runner(graph)
 
-        # Half a second of imports: errors in the command line are reported before.
+        # Imported late: this takes half a second, and errors in the command line are reported before.
         from playhead.check.run import check_server
 
         target = await find_server(server, terminal, config=config, trusted=trusted)
         progress = Progress()
-        to_write = [name for name, it in (("baseline", write_baseline), ("draft", draft)) if it]
+        whole_only = [name for name, it in (("baseline", write_baseline), ("draft", draft)) if it]
 
         def show(report: Report) -> Report:
             report = replace(
@@ -173,28 +173,28 @@ def check(
                 terminal.say(f"wrote {path}", whole=True)
             if is_whole and draft is not None:
                 _write_draft(terminal, report, draft)
-            if not is_whole and to_write:
-                terminal.warn(f"the check is not complete: no {' or '.join(to_write)} was written")
+            if not is_whole and whole_only:
+                terminal.warn(f"the check is not complete: no {' or '.join(whole_only)} was written")
             return report
 
-        broken_off: list[Report] = []
+        interrupted: list[Report] = []
         try:
             with terminal.showing(progress.line):
                 report = await check_server(
                     target,
                     options,
                     on_test=progress.tested,
-                    on_broken_off=broken_off.append,
+                    on_broken_off=interrupted.append,
                     runner=runner,
                 )
         except BaseException:  # Ctrl-C above all: show and write the findings so far
-            for part in broken_off:
-                show(part)
+            for partial_report in interrupted:
+                show(partial_report)
             raise
         report = show(report)
         if report.mcp_service_status != "available":
             return EXIT_NO_CONNECTION
-        is_done = report.passed and (_is_whole(report) or not to_write)
+        is_done = report.passed and (_is_whole(report) or not whole_only)
         return EXIT_DONE if is_done else EXIT_FAILED
 
     run_command(command, json_output=json_output, deadline=deadline)
@@ -248,7 +248,7 @@ def _is_whole(report: Report) -> bool:
 
 
 def _write_baseline(terminal: Terminal, report: Report, path: Path) -> Report:
-    """Write the baseline, and return the report in which its findings are accepted."""
+    """Write the baseline of `report`. Return the report with the findings marked as accepted."""
     from playhead.check.baseline import accept_recorded, baseline_of
     from playhead.check.report import write_text
 
@@ -297,10 +297,10 @@ _MOST_FAILED: Final = 50
 _MOST_ACCEPTED: Final = 20
 _MOST_UNDECIDED: Final = 10
 _INPUT_CHARS: Final = 4_000
-"""The limit of a request shown on the terminal. The reports have all of it."""
+"""The limit of a request shown on the terminal. The reports have the whole request."""
 _MESSAGE_CHARS: Final = 2_000
 _MOST_TITLES: Final = 3
-"""Lines with the titles of tests that fail alike."""
+"""The limit of lines with the titles of tests that fail alike."""
 _SUBJECT_CHARS: Final = 50
 
 
@@ -325,7 +325,7 @@ class Progress:
 
 
 def show_report(terminal: Terminal, report: Report) -> None:
-    """Print the report on stdout at 80 columns, except for lines to be copied; silent with `--json`."""
+    """Print the report on stdout, 80 columns wide except for lines to be copied. Silent with `--json`."""
     for line in report_lines(report):
         terminal.show(line)
 

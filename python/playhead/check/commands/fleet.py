@@ -1,7 +1,7 @@
 """`playhead fleet`: many players in many processes against one server, with their audio and their cost.
 
-Each player has a session of its own, as each device of a house has. The processes are started by the first
-one with `--worker`; each prints the records of its plays as JSON.
+Each player has a session of its own, as each device of a house has. The command starts further processes with
+`--worker`; each of these prints the records of its plays as JSON.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def fleet(
 
     async def command(terminal: Terminal, report: Report) -> int:
         target = await find_server(server, terminal, config=config, trusted=trusted)
-        if worker >= 0:
+        if worker >= 0:  # a process started by `_run_workers`
             numbers = range(worker * players, (worker + 1) * players)
             report |= await _play_all(
                 target,
@@ -126,7 +126,7 @@ async def _run_workers(processes: int, arguments: Sequence[str]) -> list[dict[st
             raise UsageError(f"fleet: process {number} ended with {done.returncode}: {why}")
         reports.append(report)
         for line in errors.splitlines():
-            if line not in warnings:  # each process warns of the same broken cache
+            if line not in warnings:  # all processes warn of the same broken cache
                 Terminal(json_output=False).say(line)
                 warnings.add(line)
 
@@ -160,8 +160,8 @@ async def _play_all(
         record = PlayRecord(item=index)
         try:
             async with connect(target, limits=limits_for(timeout), cache=pages) as session:
-                given = p.parse_arguments(pairs, None)
-                media = await find_media(session, name, given, terminal, playable=True, timeout=timeout)
+                arguments = p.parse_arguments(pairs, None)
+                media = await find_media(session, name, arguments, terminal, playable=True, timeout=timeout)
                 record = await _play(media, session.default_options(), index, real_time)
         except PlayheadError as error:
             record = PlayRecord(item=index, failure=message_of(error))
@@ -193,8 +193,8 @@ async def _play(media: Any, options: Any, index: int, real_time: bool) -> PlayRe
             await player.wait_finished()
         except PlayheadError as error:
             failure = message_of(error)
-        state, seen = player.snapshot(), watched.statistics()
-    counts = None if seen is None else seen.reads
+        state, stream = player.snapshot(), watched.statistics()
+    counts = None if stream is None else stream.reads
     first = state.first_audio_seconds
     return PlayRecord(
         item=index,
@@ -202,8 +202,8 @@ async def _play(media: Any, options: Any, index: int, real_time: bool) -> PlayRe
         first_audio_ms=None if first is None else 1000 * first,
         underruns=state.underruns,
         reads=0 if counts is None else counts.server_reads,
-        hedges=0 if seen is None else seen.hedges,
-        size_bytes=0 if seen is None else seen.bytes,
+        hedges=0 if stream is None else stream.hedges,
+        size_bytes=0 if stream is None else stream.bytes,
         server_bytes=0 if counts is None else counts.server_bytes,
         cache_bytes=0 if counts is None else counts.cache_bytes,
         pcm_sha256=None if sink.report is None else sink.report.sha256,

@@ -1,7 +1,7 @@
-"""Requests of a test: sent, and recorded in it with their answers.
+"""Send the requests of a test, and record them in the test with their answers.
 
-Reports may have thousands of answers, so an answer is recorded as an excerpt. Content blocks are validated by
-the rules for results of tools (`content.validation`), also in a prompt and in a read.
+Reports may have thousands of answers, so an answer is recorded as an excerpt. Content blocks of prompts and
+reads are validated by the rules for results of tools (`content.validation`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _SHOWN_ITEMS: Final = 20
 _SHOWN_KEYS: Final = 50
 _SHOWN_DEPTH: Final = 12
 _SHOWN_TOTAL: Final = 16_384
-"""Characters of one answer."""
+"""The limit of characters recorded of one answer."""
 _SENT_TOTAL: Final = 65_536
-"""Characters of one request. It is recorded completely, so that it can be repeated, or not at all."""
+"""The limit of characters of one request. A longer request is not recorded: a part can't be repeated."""
 TOO_OFTEN: Final = "the server limits the rate of requests and still refused after pauses: undecided"
 
 
@@ -83,7 +83,8 @@ def error_excerpt(error: RpcError) -> Json:
 
 
 def block_findings(path: str, block: object, revision: str, *, inner: str = "") -> list[Finding]:
-    """Validate a content block, or only what is at `inner` in it, which is then at `path`."""
+    """Validate a content block that is at `path`. With `inner`, validate only the part there; `path` is then
+    the place of that part."""
     result = {"content": [block], "resultType": "complete"}
     known = revision if revision in REVISIONS else LATEST
     place = f"$.content[0]{inner}"
@@ -116,7 +117,7 @@ def excerpt(value: object) -> Json:
 
 @dataclass(slots=True)
 class _Excerpt:
-    """A bounded copy, while it is made."""
+    """Makes one bounded copy."""
 
     left: int
     """The number of characters that may still be copied."""

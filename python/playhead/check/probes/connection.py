@@ -1,6 +1,7 @@
 """The connection: the handshake, its end, and the messages seen on the wire.
 
-Faults that playhead's client tolerates (`ProtocolFaults`) are findings, too: other clients may not.
+Faults that playhead's client tolerates (`ProtocolFaults`) are findings, too: other clients may not tolerate
+them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from playhead.errors import (
 from playhead.protocol.messages import RpcError
 from playhead.protocol.revisions import NEWEST_INITIALIZED
 
-_UNWELL: Final = frozenset({"unhealthy", "error", "down", "fail", "failed", "failing", "degraded"})
+_UNHEALTHY: Final = frozenset({"unhealthy", "error", "down", "fail", "failed", "failing", "degraded"})
 _BODY_BYTES: Final = 64 * 1024
 _KILLED: Final = -9
 NO_REVISION: Final = "1999-12-31"
@@ -72,7 +73,7 @@ async def probe_connection(target: Target, *, latency_ms: float) -> None:
     if target.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         await _probe_ping(target)
     if url is not None:
-        await _probe_second(target)
+        await _probe_second_client(target)
     if isinstance(target.server, ServerConfig) and target.server.command is not None:
         await _probe_stop(target, target.server, target.server.command)
     else:
@@ -161,10 +162,9 @@ def _judge_health(draft: TestDraft, status: int, body: bytes) -> None:
     if not isinstance(state, str) or status not in (200, 503):
         draft.skipped("connection.health", f"no health endpoint (HTTP {status})")
         return
-    well = status == 200 and state.lower() not in _UNWELL
-    draft.require(
-        "connection.health", well, f"expected a healthy server, got HTTP {status}, status {quoted(state)}"
-    )
+    is_healthy = status == 200 and state.lower() not in _UNHEALTHY
+    why = f"expected a healthy server, got HTTP {status}, status {quoted(state)}"
+    draft.require("connection.health", is_healthy, why)
 
 
 async def _probe_ping(target: Target) -> None:
@@ -176,7 +176,7 @@ async def _probe_ping(target: Target) -> None:
             require_answered(draft, "connection.ping", answer, target)
 
 
-async def _probe_second(target: Target) -> None:
+async def _probe_second_client(target: Target) -> None:
     started = trio.current_time()
     with target.test("connection", "a second client") as draft:
         try:
@@ -193,7 +193,7 @@ async def _probe_stop(target: Target, config: ServerConfig, command: tuple[str, 
     carrier = StdioCarrier(command, env=config.env, cwd=config.cwd, limits=target.limits)
     with target.test("connection", "the process ends") as draft:
         try:
-            answer = await _offer(Connection(carrier, server=words_for(config), limits=target.limits))
+            answer = await _initialize(Connection(carrier, server=words_for(config), limits=target.limits))
         except ConnectError as error:
             draft.skipped("connection.stops", f"a second process could not be started: {error}")
             return
@@ -211,21 +211,21 @@ async def _probe_stop(target: Target, config: ServerConfig, command: tuple[str, 
             )
 
 
-_OFFER: Final[Mapping[str, Any]] = {
+_INITIALIZE_PARAMS: Final[Mapping[str, Any]] = {
     "protocolVersion": NO_REVISION,
     "capabilities": {},
     "clientInfo": {"name": "playhead", "version": __version__},
 }
 
 
-async def _offer(connection: Connection) -> Mapping[str, Any] | RpcError | None:
-    """Return the answer to a client that asks for `NO_REVISION`; None without one in time."""
+async def _initialize(connection: Connection) -> Mapping[str, Any] | RpcError | None:
+    """Ask for `NO_REVISION` and return the answer; None if there is none in time."""
     with trio.move_on_after(connection.limits.handshake_seconds):
         async with connection.opened():
             connection.exchange.revision = NEWEST_INITIALIZED
             try:
                 return await connection.request(
-                    "initialize", _OFFER, silent_seconds=math.inf, total_seconds=math.inf
+                    "initialize", _INITIALIZE_PARAMS, silent_seconds=math.inf, total_seconds=math.inf
                 )
             except ServerError as error:
                 return RpcError(error.code, error.server_message, error.data)
@@ -239,7 +239,7 @@ async def _probe_negotiation(target: Target) -> None:
     answer: Mapping[str, Any] | RpcError | None = None
     failure: PlayheadError | None = None
     try:
-        answer = await _offer(connection)
+        answer = await _initialize(connection)
     except PlayheadError as error:
         failure = error
     target.on_test(_negotiation_test(target, answer, failure=failure))
@@ -253,7 +253,7 @@ def _negotiation_test(
 ) -> TestResult:
     """Judge the answer to `NO_REVISION`."""
     draft = TestDraft(subject="connection", title="an unknown revision", method="initialize")
-    draft.input = request_copy(_OFFER)
+    draft.input = request_copy(_INITIALIZE_PARAMS)
     is_modern = target.protocol_version in MODERN_PROTOCOL_VERSIONS
     is_refusal = isinstance(failure, HttpRefusedError) and not isinstance(failure, AccessDeniedError)
     if is_refusal and not is_modern:

@@ -25,7 +25,7 @@ from playhead.content.validation_schema import check_output
 from playhead.errors import DeadlineError
 
 MOST_DEFINITIONS: Final = 1000
-"""Tools with a test of their own; the listing covers the shape of all others."""
+"""The limit of tools with a test of their own. The test of the listing judges the shape of all tools."""
 NAMES_SINCE: Final = "2025-11-25"
 ANY_OUTPUT_SINCE: Final = "2026-07-28"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -110,7 +110,7 @@ def _parse_tool(raw: Mapping[str, Any]) -> types.Tool | None:
     try:
         return types.Tool.model_validate(raw, by_name=False)
     except ValidationError:
-        # Already judged. Without its hints and titles the tool may still be callable.
+        # The definition was judged already. Without its hints and titles the tool may still be callable.
         bare = {key: raw[key] for key in ("name", "description", "inputSchema") if key in raw}
     try:
         return types.Tool.model_validate(bare, by_name=False)
@@ -127,7 +127,7 @@ async def _probe_capabilities(target: Target) -> None:
         method = f"{capability}/list"
         declared = getattr(capabilities, capability) is not None
         if declared and (capability == "tools" or target.options.depth == "full"):
-            continue  # has a probe of its own
+            continue  # this listing has a probe of its own
         title = f"{capability}, declared" if declared else f"{capability}, not declared"
         with target.test("capabilities", title, method=method) as draft:
             answer = await ask(target, draft)
@@ -190,7 +190,7 @@ def schema_problem(schema: object, *, name: str, of_object: bool) -> str | None:
 
 
 def _unresolved_reference(schema: Mapping[str, object]) -> str | None:
-    """Return the first unresolvable `$ref` into the schema itself."""
+    """Return the first `$ref` into the schema itself that does not resolve."""
     references: list[str] = []
     left: list[object] = [schema]
     seen = 0

@@ -54,7 +54,7 @@ def check_items(
 
 
 JudgeItem = Callable[[str, Mapping[str, object]], list[Finding]]
-"""Validate one item of a listing, which is at the path."""
+"""Validates one item of a listing. The first argument is the item's path."""
 
 
 async def probe_listing(
@@ -69,8 +69,8 @@ async def probe_listing(
 ) -> tuple[dict[str, Any], ...]:
     """Read and judge the whole listing. Return its items that are objects, one per identity.
 
-    `checks` is what the names of its checks begin with: `tools.list`. With `optional`, the server need not
-    know the method (-32601).
+    `checks` is the prefix of its checks' names: `tools.list`. With `optional`, the server need not know the
+    method (-32601).
     """
 
     async def read() -> _Reading:
@@ -129,8 +129,8 @@ class _Reading:
             if self._pages == 1:
                 self.draft.passed(f"{self.checks}-answered")
                 shown_first = self.draft.output
-            proceed, cursor = self._page(answer.result)
-            if not proceed:
+            cursor = self._page(answer.result)
+            if cursor is None:
                 break
         if self._pages > 1 and not any(check.verdict == "failed" for check in self.draft.checks):
             self.draft.input = {}
@@ -145,40 +145,41 @@ class _Reading:
         else:
             draft.failed(kind, f"expected a result of {draft.method}, which the server declares; got {words}")
 
-    def _page(self, result: Any) -> tuple[bool, str | None]:
-        """Judge one page. Return whether to continue, and with which cursor."""
+    def _page(self, result: Any) -> str | None:
+        """Judge one page. Return the cursor of the next page, or None if reading ends here."""
         items = result.get(self.key)
         if not isinstance(items, list):
             got = ", ".join(list(result)[:10]) or "an empty object"
             self.draft.failed(
                 f"{self.checks}-shape", f"expected a result with an array {self.key}, got {got}"
             )
-            return False, None
+            return None
         new = sum(self._item(f"$.{self.key}[{index}]", item) for index, item in enumerate(items))
         self._stale_pages = 0 if new else self._stale_pages + 1
         following = result.get("nextCursor")
         if following is None:
-            return False, None
+            return None
         self.paged = True
         if not isinstance(following, str):
             self._endless(f"expected nextCursor to be a string or absent, got {kind_of(following)}")
-            return False, None
+            return None
         if following in self._cursors:
             self._endless(f"expected a new cursor on each page, got {following!r:.80} twice")
-            return False, None
+            return None
         self._cursors.add(following)
         if self._stale_pages >= EMPTY_PAGES:
             self._endless(
                 f"expected an end, got {EMPTY_PAGES} consecutive pages with a cursor and no new items"
             )
-            return False, None
+            return None
         self._chars += len(json.dumps(result))
         if self._pages >= MOST_PAGES or self._listed >= MOST_ITEMS or self._chars >= MOST_CHARS:
             self.draft.undecided = f"reading stopped after {self._pages} pages with {self._listed} items"
-            return False, None
-        return True, following
+            return None
+        return following
 
     def _item(self, path: str, item: object) -> bool:
+        """Judge one item. Return whether it is new."""
         self._listed += 1
         is_full = len(self._findings) >= 100
         if not isinstance(item, dict):
@@ -199,6 +200,7 @@ class _Reading:
         return True
 
     def _endless(self, why: str) -> None:
+        """Fail the check of the listing's end."""
         self.draft.failed(f"{self.checks}-ends", why)
 
     def _conclude(self) -> None:

@@ -1,6 +1,6 @@
 """Audio and images from a server: they match their MIME types, can be decoded, and are whole.
 
-Decoders are made to play whatever is there, so decoding alone says little: `playback.containers` and
+Decoders tolerate damage, so decoding alone says little: `playback.containers` and
 `content.image_files` compare a file with its own headers, checksums and index. A FLAC file is also decoded to
 the MD5 of its samples.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MOST_PCM_BYTES: Final = 256 * MIB
 """The limit of decoded audio per item, which is not stored: 25 minutes of 44.1 kHz stereo."""
 MOST_AUDIO_BYTES: Final = 16 * MIB
-"""The limit of what is decoded of one item: only the beginning of a longer one."""
+"""The limit of bytes to decode of one item. Only the beginning of a longer item is decoded."""
 
 _OGG: Final = frozenset({AudioFormat.VORBIS, AudioFormat.OPUS, AudioFormat.OGG_FLAC, AudioFormat.OGG})
 _FAMILIES: Final[tuple[frozenset[AudioFormat], ...]] = (
@@ -47,7 +47,7 @@ _FAMILIES: Final[tuple[frozenset[AudioFormat], ...]] = (
     frozenset({AudioFormat.AAC, AudioFormat.MP4}),
     frozenset({AudioFormat.OPUS, AudioFormat.VORBIS, AudioFormat.WEBM}),
 )
-"""Formats labelled with each other's names, because one is the container of the other."""
+"""Formats that servers label with each other's names, because one is the container of the other."""
 _DECODED: Final = frozenset({AudioFormat.MP3, AudioFormat.FLAC, AudioFormat.WAV, AudioFormat.VORBIS})
 
 
@@ -84,7 +84,7 @@ async def judge_audio(
 
 
 def judge_image(draft: TestDraft, data: bytes, *, place: str = "") -> None:
-    """Judge whether `data`, the bytes of an image, are all of it. Blocks: hostile ones take a second."""
+    """Judge whether `data` is a complete image. Blocks: hostile images take a second."""
     problem = image_problem(data)
     draft.require("image.whole", problem is None, f"{place}{problem}")
 
@@ -122,24 +122,24 @@ def _decode(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool)
     if got is not AudioFormat.TEXT and known is not AudioFormat.PCM and known not in _DECODED and data:
         name = known.value if known is not None else mime_type or "an unknown format"
         return None, f"the checker can't decode {name}"
-    frames_bytes = 0
+    pcm_bytes = 0
     try:
         source = DecoderSource(BytesReader(data))
         decoder = open_decoder(source, mime_type=mime_type, uri=uri, size_bytes=len(data))
         try:
-            while frames_bytes < MOST_PCM_BYTES and (size := memoryview(decoder.read()).nbytes):
+            while pcm_bytes < MOST_PCM_BYTES and (size := memoryview(decoder.read()).nbytes):
                 source.audio_began()
-                frames_bytes += size
+                pcm_bytes += size
                 source.audio_began()
         finally:
             decoder.close()
     except (UnsupportedFormatError, DecodeError) as error:
-        if not whole and frames_bytes:
+        if not whole and pcm_bytes:
             return True, ""
         if not whole:
             return None, f"only the beginning was read: {error}"
         return False, f"expected audio ({mime_type}) in {len(data)} bytes: {error}"
-    if frames_bytes:
+    if pcm_bytes:
         return True, ""
     return False, f"expected audio ({mime_type}), got {len(data)} bytes without a sample"
 

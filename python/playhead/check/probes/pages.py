@@ -17,10 +17,10 @@ from playhead.limits import MIB
 from playhead.stream.strategies import ReadStrategy, ResourceFacts, candidate_strategies
 
 MOST_BYTES: Final = 4 * MIB
-"""Compared from the start of a resource; its end is tested separately."""
+"""The limit of bytes to compare, from the start of a resource; its end is tested separately."""
 DONE: Final = b"[DONE]"
 TELLING_BYTES: Final = 64
-"""A run of so many bytes occurs twice only in a resource that repeats itself."""
+"""The length of a run that identifies its place: only a resource that repeats itself has such a run twice."""
 _PAGE_BYTES: Final = 100 * 1024
 _MOST_PAGES: Final = 64
 """The limit of the sequential read: a server with 1 KiB pages does not get 4,000 requests."""
@@ -33,11 +33,11 @@ class ReadPage:
     start: int
     end: int
     data: bytes | None = None
-    """The received bytes; empty at the end. None if there are none, with the reason in `why`."""
+    """The received bytes; empty at the end. None if the answer has no bytes, for the reason in `why`."""
     why: str = ""
     failure: PlayheadError | None = None
     declared: Mapping[str, Json] = field(default_factory=dict)
-    """`playhead/offset`, `playhead/size` and `playhead/etag` of its first contents, as far as it has them."""
+    """The keys `playhead/offset`, `playhead/size` and `playhead/etag` of the first contents, if present."""
     past_end: bool = False
     """True if the answer says that `start` is past the end: empty, `[DONE]`, or 416."""
 
@@ -80,7 +80,8 @@ class Pages:
         return blobs_of(answer.result)[0] if answer.result is not None else None
 
     async def read_in_series(self) -> tuple[bytes, bool]:
-        """Read pages in sequence, each from the end of the previous one. Return the bytes, and if all."""
+        """Read pages in sequence, each from the end of the previous one. Return the bytes, and true if they
+        are the whole resource."""
         whole = bytearray()
         for _ in range(_MOST_PAGES):
             page = await self.page(len(whole), len(whole) + _PAGE_BYTES)

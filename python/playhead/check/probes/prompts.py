@@ -16,9 +16,9 @@ from playhead.content.findings import Finding, Notes, kind_of
 from playhead.content.validation import check_fields
 
 MOST_PROMPTS: Final = 20
-"""Prompts requested from one server; the rest is reported as skipped."""
+"""The limit of prompts requested from one server. The others are reported as skipped."""
 UNKNOWN_NAME: Final = "playhead-check-no-such-prompt"
-FILLING: Final = "playhead"
+ARGUMENT_VALUE: Final = "playhead"
 """The value of generated arguments: prompts accept any string."""
 OLD_NOT_FOUND: Final = -32004
 """The code of some 2024-11-05 servers (JSON-RPC, 5.1: -32000 to -32099 are for servers)."""
@@ -113,28 +113,28 @@ async def _probe_unknown(target: Target) -> None:
     with target.test("prompts", "an unknown prompt", method="prompts/get") as draft:
         answer = await ask(target, draft, {"name": UNKNOWN_NAME})
         if require_answered(draft, "prompts.get-answered", answer, target):
-            own = target.protocol_version == "2024-11-05" and (
-                answer.error is not None and answer.error.code == OLD_NOT_FOUND
-            )
-            _judge_refusal(draft, "prompts.unknown", answer, why="the prompt does not exist", own_code=own)
+            codes = {INVALID_PARAMS, OLD_NOT_FOUND} if target.protocol_version == "2024-11-05" else None
+            _judge_refusal(draft, "prompts.unknown", answer, why="the prompt does not exist", codes=codes)
 
 
 def _judge_refusal(
-    draft: TestDraft, kind: str, answer: RequestOutcome, *, why: str, own_code: bool = False
+    draft: TestDraft, kind: str, answer: RequestOutcome, *, why: str, codes: set[int] | None = None
 ) -> None:
-    refused = answer.error is not None
-    if not draft.require(kind, refused, f"expected error {INVALID_PARAMS}, since {why}; got a result"):
+    is_refused = answer.error is not None
+    if not draft.require(kind, is_refused, f"expected error {INVALID_PARAMS}, since {why}; got a result"):
         return
     assert answer.error is not None
     draft.require(
         "prompts.error-code",
-        own_code or answer.error.code == INVALID_PARAMS,
+        answer.error.code in (codes or {INVALID_PARAMS}),
         f"expected error {INVALID_PARAMS}, since {why}; got {error_words(answer.error)}",
     )
 
 
 def _params(name: str, arguments: list[str]) -> dict[str, Any]:
-    return {"name": name, "arguments": dict.fromkeys(arguments, FILLING)} if arguments else {"name": name}
+    if not arguments:
+        return {"name": name}
+    return {"name": name, "arguments": dict.fromkeys(arguments, ARGUMENT_VALUE)}
 
 
 def _prompt_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:

@@ -2,8 +2,7 @@
 
 MCP has no ranged reads, so these checks follow docs/streaming.md. They apply only if a server offers ranges:
 a template with `start` and `end`, a link whose description is a URL, a `_meta` key called `range`. A short
-page loses no bytes for a client that continues where it ends; clients that stop there have a check of their
-own.
+page loses no bytes for a client that continues at its end. A check of its own covers clients that stop there.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ PAGE_BYTES: Final = 16_381
 DEFAULT_PAGE_BYTES: Final = DEFAULT_OPTIONS.page_bytes
 WRONG_ALREADY: Final = "single pages are wrong already"
 SLOW_SECONDS: Final = 0.1
-"""A faster read does not show whether others had to wait for it."""
+"""If a read is faster than this, concurrent reads don't show whether they waited for each other."""
 AT_ONCE: Final = 4
 FOLLOW_UPS: Final = 32
 _STREAM_PAGE_BYTES: Final = 32 * KIB
@@ -47,10 +46,11 @@ IN_FLIGHT: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The reference for pages and streams: the start of the resource, or all of it."""
+    """The bytes that pages and streams are compared with: the start of the resource, or all of it."""
 
     data: bytes
     complete: bool
+    """True if `data` is the whole resource."""
 
 
 async def probe_ranges(
@@ -79,14 +79,14 @@ class _Reads:
     subject: str
     tool: str | None
     broken: bool = False
-    """True if a page was wrong: a stream of pages then is, too."""
+    """True if a page was wrong: a stream of pages then is wrong, too."""
 
     async def probe(self) -> None:
         announced = self.item.get("size")
         size = announced if isinstance(announced, int) and not isinstance(announced, bool) else None
         plain = await self.pages.read_plain() if size is None or size <= MOST_BYTES else None
-        known = len(plain) if plain else size
-        page_bytes = PAGE_BYTES if known is None else max(1, min(PAGE_BYTES, known // 5))
+        known_size = len(plain) if plain else size
+        page_bytes = PAGE_BYTES if known_size is None else max(1, min(PAGE_BYTES, known_size // 5))
         if not await self._probe_first(page_bytes, plain):
             return
         reference = await self._reference(plain)
@@ -147,7 +147,7 @@ class _Reads:
     async def _reference(self, plain: bytes | None) -> Reference:
         data, complete = (plain, True) if plain is not None else await self.pages.read_in_series()
         if plain is not None and (more := (await self.pages.page(len(plain), len(plain) + 1)).data):
-            # Either a plain read returns only a first part, or the pages have no end.
+            # A page past the plain read has bytes: the plain read is only a part, or the pages have no end.
             complete = bool(more) and self.item.get("size") == len(plain)
         return Reference(data=data[:MOST_BYTES], complete=complete and len(data) <= MOST_BYTES)
 
@@ -177,7 +177,7 @@ class _Reads:
             draft.passed("reads.page-bytes")
             return
         if data is not None and not reference.complete and data.startswith(expected):
-            draft.passed("reads.page-bytes")  # past the known part
+            draft.passed("reads.page-bytes")  # the rest of the page is past the reference
             return
         again = await self.pages.page(page.start, page.end)
         if again.data != data or (again.data is None and data is None and again.why != page.why):
@@ -202,8 +202,8 @@ class _Reads:
         elif len(data) > page.end - page.start:
             kind = "reads.range-honoured" if data == whole else "reads.page-length"
             draft.failed(kind, f"expected at most {page.end - page.start} bytes, got {len(data)}")
-        elif (elsewhere := place_of(data, whole)) is not None and elsewhere != page.start:
-            draft.failed("reads.page-repeated", f"expected {expected_range}, got those from {elsewhere} on")
+        elif (place := place_of(data, whole)) is not None and place != page.start:
+            draft.failed("reads.page-repeated", f"expected {expected_range}, got those from {place} on")
         else:
             at = next(
                 (index for index, (a, b) in enumerate(zip(expected, data, strict=False)) if a != b),
@@ -242,7 +242,7 @@ class _Reads:
             draft.require("reads.tail", reaches_end, why)
 
     async def _probe_stream(self, reference: Reference, size: int | None) -> bytes:
-        """Read all of it as a stream, up to a limit. Return the bytes."""
+        """Read the resource as a stream, up to a limit. Return the bytes."""
         with self._test(f"as a stream, {IN_FLIGHT} reads in flight", None) as draft:
             if not self.broken:
                 return await judge_stream(draft, self.target, self.item, reference, size=size)
@@ -250,7 +250,7 @@ class _Reads:
         return b""
 
     async def _probe_cap(self, reference: Reference) -> None:
-        """Judge the page cap, last: streams cope with it, but some clients take a short page for the end."""
+        """Judge the largest page. Streams cope with short pages, but some clients take one for the end."""
         wanted = min(DEFAULT_PAGE_BYTES, len(reference.data))
         with self._test(f"bytes [0, {wanted}) in one page") as draft:
             if self.broken:
@@ -289,7 +289,7 @@ class _Reads:
                     draft.require("reads.size", size == end, f"expected {size} bytes as announced, got {end}")
 
     async def _probe_last_page(self, start: int, end: int) -> None:
-        """Judge the last announced page: a part that was not compared must reach the announced size."""
+        """Judge the length of the last page below the announced size, which the reference does not reach."""
         with self._test(f"bytes [{start}, {end}), the last announced") as draft:
             page = await self.pages.page(start, end, draft)
             if self._require_answer(draft, page) and page.data is not None:
@@ -308,7 +308,7 @@ class _Reads:
                 draft.require("reads.empty-range", not page.data, why)
 
     async def _probe_concurrency(self, size: int) -> None:
-        """Time concurrent reads, small ones, so that the bytes take no time."""
+        """Time concurrent reads. They are small, so that their transfer takes no time."""
         offsets = [index * 64 % max(1, size - 64) for index in range(AT_ONCE)]
         with self._test(f"{AT_ONCE} reads at once") as draft:
             alone = min([await self._timed([offsets[0]]) for _ in range(2)])
@@ -346,7 +346,7 @@ async def judge_stream(
 ) -> bytes:
     """Read `item` (a link or listed resource) through a stream, up to `MOST_BYTES`. Return the bytes.
 
-    `size` is the announced one.
+    `size` is the announced size.
     """
     options = StreamOptions(
         page_bytes=_STREAM_PAGE_BYTES,

@@ -32,11 +32,11 @@ from playhead.stream.templates import RANGE_PAIRS
 RESOURCE_NOT_FOUND: Final = -32002
 MOST_CONTENTS: Final = 100
 MOST_READS: Final = 16
-"""Resources read from one server; the rest is reported as skipped."""
+"""The limit of resources read from one server. The others are reported as skipped."""
 MOST_TEMPLATES: Final = 5
 UNKNOWN_URI: Final = "playhead-check://no/such/resource"
 """An unused scheme: a server that reads any URL does not know it either."""
-FILLING: Final = "1"
+VARIABLE_VALUE: Final = "1"
 """The value of template variables: valid as a number, a name or an index."""
 NEWEST: Final = "2026-07-28"
 
@@ -91,8 +91,8 @@ async def _probe_template(target: Target, text: str) -> None:
     except InvalidUriTemplate:
         return  # invalid, or a form that can't be expanded here: the listing was judged
     if any(set(template.variable_names) >= set(pair) for pair in RANGE_PAIRS):
-        return  # for ranges of another resource: probed with its links
-    uri = template.expand(dict.fromkeys(template.variable_names, FILLING))
+        return  # a template for ranges of a resource: probed with the links to that resource
+    uri = template.expand(dict.fromkeys(template.variable_names, VARIABLE_VALUE))
     with target.test(f"template {text}", "generated values", method="resources/read") as draft:
         answer = await ask(target, draft, {"uri": uri})
         if require_answered(draft, "resources.read-answered", answer, target) and answer.result is not None:
@@ -100,8 +100,8 @@ async def _probe_template(target: Target, text: str) -> None:
 
 
 async def _probe_unknown(target: Target) -> None:
-    newest = target.protocol_version >= NEWEST
-    codes = (INVALID_PARAMS,) if newest else (RESOURCE_NOT_FOUND, INVALID_PARAMS)
+    is_newest = target.protocol_version >= NEWEST
+    codes = (INVALID_PARAMS,) if is_newest else (RESOURCE_NOT_FOUND, INVALID_PARAMS)
     expected = f"expected error {' or '.join(map(str, codes))} ({target.protocol_version or 'no revision'})"
     with target.test("resources", "an unknown resource", method="resources/read") as draft:
         answer = await ask(target, draft, {"uri": UNKNOWN_URI})
@@ -158,7 +158,7 @@ async def probe_link(target: Target, link: Mapping[str, Any], *, tool: str | Non
     """Read the resource of `link` (an unvalidated `resource_link`), in ranges if offered, else as a whole."""
     uri = link.get("uri")
     if not isinstance(uri, str):
-        return  # judged with the result
+        return  # the result's checks have judged it
     subject = f"tool {tool}" if tool is not None else f"resource {uri}"
     if uri.startswith("data:"):
         return
@@ -178,7 +178,7 @@ async def probe_read(
 ) -> bool:
     """Read `item` (from a listing, or an unvalidated link) and judge its contents.
 
-    False if there was no answer in time: further reads are unlikely to get one.
+    Return False if there was no answer in time: further reads are unlikely to get one.
     """
     uri: str = item["uri"]
     with target.test(subject, "a plain read", tool=tool, method="resources/read") as draft:
@@ -265,7 +265,7 @@ async def _judge_size(
 
 
 def _sizes(contents: list[Mapping[str, Any]]) -> set[int]:
-    """Return the possible sizes of the raw content: text has neither an encoding nor known line ends."""
+    """Return the possible sizes of the raw content: of text, neither encoding nor line ends are known."""
     if all(isinstance(part.get("blob"), str) for part in contents):
         return {sum(len(decode_base64(part["blob"])) for part in contents)}
     texts = [str(part.get("text", "")) for part in contents]

@@ -1,6 +1,6 @@
 """The server as a whole: unknown methods and tools, malformed and huge requests, and a line that is not JSON.
 
-None of them may end the server.
+No request may end the server.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ BIG_PATIENCE: Final = 5.0
 that may be busy."""
 _NO_METHOD: Final = "playhead/no-such-method"
 _NO_TOOL: Final = "playhead_no_such_tool"
-_ABOUT_SOMETHING_ELSE: Final = (-32700, -32600)
-"""Parse error and invalid request, which the call of an unknown tool is not. A server may lack the method,
-and -32603 and the server's own codes are acceptable."""
+_WRONG_CODES: Final = (-32700, -32600)
+"""Parse error and invalid request: the call of an unknown tool is neither. -32601 is acceptable, because the
+server may lack the method, and so are -32603 and the server's own codes."""
 
 
 async def probe_server(target: Target) -> None:
@@ -105,8 +105,8 @@ async def _probe_big_request(target: Target) -> None:
 async def _judge_alive(target: Target, draft: TestDraft) -> None:
     answer = await target.request("tools/list")
     why = f"expected the server to survive, got {answer.failure}"
-    lives = answer.failure is None or answer.too_often
-    draft.require(fault_of(answer.failure, "server.alive"), lives, why)
+    is_alive = answer.failure is None or answer.too_often
+    draft.require(fault_of(answer.failure, "server.alive"), is_alive, why)
 
 
 def _is_answered(draft: TestDraft, answer: RequestOutcome) -> bool:
@@ -116,7 +116,7 @@ def _is_answered(draft: TestDraft, answer: RequestOutcome) -> bool:
 
 def _is_error(answer: RequestOutcome) -> bool:
     if answer.error is not None:
-        return answer.error.code not in _ABOUT_SOMETHING_ELSE
+        return answer.error.code not in _WRONG_CODES
     return (answer.result or {}).get("isError") is True
 
 
@@ -126,7 +126,7 @@ def _outcome(answer: RequestOutcome) -> str:
     return str(answer.failure) if answer.failure is not None else "a result without isError"
 
 
-_LINE: Final = b'{"jsonrpc": "2.0", "id": 2, "method": \n'
+_GARBAGE: Final = b'{"jsonrpc": "2.0", "id": 2, "method": \n'
 _INITIALIZE: Final = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -138,7 +138,7 @@ _INITIALIZE: Final = {
     },
 }
 _INITIALIZED: Final = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-_ASK: Final = {"jsonrpc": "2.0", "id": 3, "method": "tools/list"}
+_LIST_TOOLS: Final = {"jsonrpc": "2.0", "id": 3, "method": "tools/list"}
 
 
 async def probe_garbage(target: Target) -> None:
@@ -150,7 +150,7 @@ async def probe_garbage(target: Target) -> None:
     if not isinstance(server, ServerConfig) or server.command is None:
         return
     seconds = 2 * target.options.timeout_seconds
-    with target.test("server", "a line that is not JSON", input=_LINE.decode()) as draft:
+    with target.test("server", "a line that is not JSON", input=_GARBAGE.decode()) as draft:
         try:
             async with open_server(server.command, env=server.env, cwd=server.cwd) as process:
                 with trio.move_on_after(seconds) as scope:
@@ -171,13 +171,13 @@ async def _converse(process: ServerProcess, draft: TestDraft) -> None:
         answers = _Answers(process.stdout)
         try:
             await process.stdin.send_all(_line(_INITIALIZE))
-            if not await answers.to(1):
+            if not await answers.wait_for(1):
                 draft.undecided = "the server ended before the first request"
             else:
                 draft.output = "initialize was answered"
-                await process.stdin.send_all(_line(_INITIALIZED) + _LINE + _line(_ASK))
+                await process.stdin.send_all(_line(_INITIALIZED) + _GARBAGE + _line(_LIST_TOOLS))
                 why = "expected the server to answer tools/list afterwards, but its process ended"
-                draft.require("server.garbage", await answers.to(3), why)
+                draft.require("server.garbage", await answers.wait_for(3), why)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             if draft.output:
                 draft.failed("server.garbage", "expected the server to read on, but its process ended")
@@ -193,7 +193,7 @@ class _Answers:
         self._stdout = stdout
         self._framer = LineFramer(max_bytes=DEFAULT_LIMITS.message_bytes)
 
-    async def to(self, request_id: int) -> bool:
+    async def wait_for(self, request_id: int) -> bool:
         """Wait for the answer to a request. False if the stream ends first."""
         while True:
             while (event := self._framer.next_event()) is not None:

@@ -32,13 +32,14 @@ from playhead.errors import DeadlineError, TransportError
 
 METHOD: Final = "tools/call"
 TOOL_SECONDS: Final = 60.0
-"""Limit of all generated calls of one tool: a slow tool gets fewer calls, and the report says so."""
+"""The time limit of all generated calls of one tool: a slow tool gets fewer calls, and the report says so."""
 MOST_SHRINK_CALLS: Final = 40
-"""Calls per failed check of a tool that look for shorter arguments: a limit in 2,000 characters takes 25."""
+"""The limit of calls that look for shorter arguments, per failed check of a tool. To find a limit in 2,000
+characters takes 25."""
 SHRINK_SECONDS: Final = 10.0
 _MAX_LOSSES: Final = 3
-"""Unanswered calls after which a tool is no longer called: each costs a deadline or a new process."""
-_BRIEFLY: Final = 1.5
+"""The unanswered calls after which a tool is no longer called: each costs a deadline or a new process."""
+_UNUSUAL_FACTOR: Final = 1.5
 """Calls with unusual arguments may take this many times the deadline, with or without progress."""
 _PATTERN_SECONDS: Final = 2.0
 
@@ -64,10 +65,12 @@ class ToolCalls:
     """Number of answered calls."""
     unmarked: str | None = None
     """The first text of a result without isError that reads like an error."""
-    _marked: int = 0
+    _errors: int = 0
+    """Number of answers that are errors, marked as such."""
     _shrunk: set[str] = field(default_factory=set)
     """Checks for which shorter arguments were looked for."""
     _losses: int = 0
+    """Number of calls without an answer."""
     _began: float | None = None
 
     def params(self, arguments: object) -> dict[str, Any]:
@@ -99,7 +102,7 @@ class ToolCalls:
 
     async def _ask_briefly(self, arguments: object) -> RequestOutcome:
         """Send a call with a deadline that progress does not extend."""
-        seconds = _BRIEFLY * self.target.options.timeout_seconds
+        seconds = _UNUSUAL_FACTOR * self.target.options.timeout_seconds
         with trio.move_on_after(seconds):
             return await self.ask(arguments)
         self._losses += 1
@@ -128,13 +131,14 @@ class ToolCalls:
             self.succeeded.append(AnsweredCall(case=case, result=answer.result, latency_ms=answer.latency_ms))
 
     async def _judge(self, case: Case, draft: TestDraft) -> RequestOutcome:
-        is_odd = case.kind in ("boundary", "random")
-        answer = await (self._ask_briefly(case.arguments) if is_odd else self.ask(case.arguments))
+        is_unusual = case.kind in ("boundary", "random")
+        answer = await (self._ask_briefly(case.arguments) if is_unusual else self.ask(case.arguments))
         note(draft, answer)
-        excused = None
-        if self.answered and is_odd:
-            excused = "the tool answers other arguments, and these may take long"
-        if not judge_answered(draft, answer, seconds=self.target.options.timeout_seconds, excused=excused):
+        undecided = None
+        if self.answered and is_unusual:
+            undecided = "the tool answers other arguments, and these may take long"
+        seconds = self.target.options.timeout_seconds
+        if not judge_answered(draft, answer, seconds=seconds, undecided_because=undecided):
             return answer
         await self._judge_shape(draft, answer, is_invalid=case.kind == "invalid")
         if case.kind == "invalid" and draft.undecided is None:
@@ -146,8 +150,8 @@ class ToolCalls:
     async def _shrink(self, case: Case, draft: TestDraft) -> None:
         """Look for the shortest arguments that fail the same check, once per check, and note them in `draft`.
 
-        Simpler arguments are as valid, or as invalid, as those of `case`. A failure that does not repeat is
-        noted as such: its arguments are not the cause.
+        Only arguments that are as valid, or as invalid, as those of `case` are tried. A failure that does not
+        repeat is noted as such: its arguments are not the cause.
         """
         names = _failed(draft) - self._shrunk
         if not names or not isinstance(case.arguments, dict):
@@ -184,7 +188,7 @@ class ToolCalls:
                 steps = simplifications(shortest, keep=case.place)
         if shortest != case.arguments:
             draft.shortest = request_copy(self.params(shortest))
-        if self._began is not None:  # shrinking takes nothing from the time of the other calls
+        if self._began is not None:  # the time of shrinking doesn't count against `TOOL_SECONDS`
             self._began += trio.current_time() - started
 
     async def call_without_arguments(self) -> None:
@@ -206,17 +210,17 @@ class ToolCalls:
                 draft.failed("tools.without-arguments", why)
 
     def _is_success(self, answer: RequestOutcome, arguments: object) -> bool:
-        """True for a result that is not an error, marked or not. Counts those that are."""
+        """True for a result that neither is marked as an error nor reads like one. Counts the errors."""
         if answer.error is not None or answer.result is None or answer.result.get("isError") is True:
-            self._marked += answer.failure is None
+            self._errors += answer.failure is None
             return False
         text = error_text(answer.result, arguments)
         self.unmarked = self.unmarked or text
         return text is None and not asks_for_input(answer.result)
 
     def judge_marks(self) -> None:
-        """Judge a tool of which every answer reads like an error that is not marked. Call it last."""
-        if self.unmarked is None or self.succeeded or self._marked:
+        """Fail a tool if every answer reads like an error, but none is marked as one. Call it last."""
+        if self.unmarked is None or self.succeeded or self._errors:
             return
         why = (
             "expected a result, or one with isError; every call with arguments that the schema allows got a"
@@ -270,7 +274,7 @@ class ToolCalls:
             )
         if answer.result is None:
             return
-        if not call.is_error and not call.patterns:  # a pattern vouches for the text
+        if not call.is_error and not call.patterns:  # with patterns, they decide about the text
             text = error_text(answer.result, call.arguments)
             if text is not None:
                 draft.undecided = f"a result without isError reads like an error: {text[:300]}"

@@ -28,9 +28,9 @@ MISTAKEN_CODES: Final = {
 
 
 def judge_answered(
-    draft: TestDraft, answer: RequestOutcome, *, seconds: float, excused: str | None = None
+    draft: TestDraft, answer: RequestOutcome, *, seconds: float, undecided_because: str | None = None
 ) -> bool:
-    """Require a result or an error. `excused` is the reason why a silent server proves nothing."""
+    """Require a result or an error. If `undecided_because` is a reason, a missed deadline proves nothing."""
     match answer.failure:
         case None:
             draft.passed("tools.call-answered")
@@ -40,10 +40,10 @@ def judge_answered(
                 f"expected an answer or progress within {seconds:g} s, got none; cancelled the call"
                 " (--timeout allows a slow tool more time)"
             )
-            if excused is None:
+            if undecided_because is None:
                 draft.failed("tools.deadline", why)
             else:
-                draft.undecided = f"{why} ({excused})"
+                draft.undecided = f"{why} ({undecided_because})"
         case LimitError() as error:
             draft.failed("tools.size", str(error))
         case HttpStatusError() as error:
@@ -60,7 +60,7 @@ def judge_answered(
 def judge_result(
     draft: TestDraft, result: Mapping[str, Any], *, revision: str, output_schema: object
 ) -> None:
-    """Validate a result against the revision and the outputSchema. Hostile ones may take a second."""
+    """Validate a result against the revision and the outputSchema. Blocks: hostile results take a second."""
     findings = findings_of(result, revision, output_schema)
     shape, content, output = (
         [it for it in findings if _part(it) == part] for part in ("shape", "content", "output")
@@ -72,7 +72,7 @@ def judge_result(
         _judge_images(draft, blocks)
     if output_schema is not None or output:
         _judge_output(draft, output)
-    if _says_something(result) and isinstance(blocks, list):
+    if _has_structured_values(result) and isinstance(blocks, list):
         has_text = any(isinstance(it, dict) and it.get("type") == "text" for it in blocks)
         draft.require(
             "tools.structured-text",
@@ -98,8 +98,8 @@ def _is_format(finding: Finding) -> bool:
     return finding.expected.startswith("outputSchema format ")
 
 
-def _says_something(result: Mapping[str, Any]) -> bool:
-    """True if there is structured content to repeat in a text block; an empty list need not be."""
+def _has_structured_values(result: Mapping[str, Any]) -> bool:
+    """True if there is structured content to repeat in a text block. Empty values need no repetition."""
     structured = result.get("structuredContent")
     if result.get("isError") is True or structured is None:
         return False
@@ -108,12 +108,11 @@ def _says_something(result: Mapping[str, Any]) -> bool:
 
 
 def findings_of(result: Mapping[str, Any], revision: str, output_schema: object) -> list[Finding]:
-    """Validate a result, except for unknown fields, which open objects of older revisions allow."""
+    """Validate a result, except for unknown fields, which are allowed: objects are open."""
     known = revision if revision in REVISIONS else REVISIONS[-1]
     return [
         finding
         for finding in validate_tool_response(result, known, output_schema=output_schema)
-        # Unknown fields are allowed: objects are open.
         if not finding.expected.startswith(("no ", "_meta on the result only"))
     ]
 
@@ -138,9 +137,9 @@ def texts_of(result: Mapping[str, Any]) -> str:
 
 
 _ERROR_CHARS: Final = 4_000
-"""The characters that are searched for an error, which stands at the beginning."""
+"""The characters that are searched for an error, from the beginning of the text."""
 _DECORATION: Final = " \t\r\n#*>`\u274c\u26a0\ufe0f\U0001f6ab\U0001f534"
-"""May precede the words of an error: white space, Markdown, and the signs that authors like to put there."""
+"""Characters that may precede the words of an error: white space, Markdown, and warning signs."""
 _ERROR_TEXT: Final = re.compile(
     r"<?error\b|(?:fatal|failed|failure|panic):|(?:failed|unable) to\b"
     r"|(?:[\w.-]+ ){1,4}(?:error|exception|failure):"
@@ -165,7 +164,8 @@ _ERROR_PAGE: Final = re.compile(
 def error_text(result: Mapping[str, Any], arguments: object) -> str | None:
     """Return the text of a result without isError that reads like an error; None if it doesn't.
 
-    A hint, no proof: a log may begin with an error, and text that is part of `arguments` is an echo.
+    This is a hint and no proof: a log may begin with an error. Text that is part of `arguments` is an echo
+    and does not count.
     """
     if result.get("isError", False) is not False:
         return None
@@ -174,8 +174,8 @@ def error_text(result: Mapping[str, Any], arguments: object) -> str | None:
     if not text or beginning in json.dumps(arguments):
         return None
     is_page = text[:200].lstrip().lower().startswith(("<!doctype html", "<html"))
-    looks = _ERROR_PAGE.search(text) if is_page else _ERROR_TEXT.match(text) or _STACK.search(text)
-    return text if looks or _is_error_object(text) else None
+    match = _ERROR_PAGE.search(text) if is_page else _ERROR_TEXT.match(text) or _STACK.search(text)
+    return text if match or _is_error_object(text) else None
 
 
 _ECHO_CHARS: Final = 60
@@ -193,7 +193,7 @@ def _is_error_object(text: str) -> bool:
 
 
 def judge_valid(draft: TestDraft, answer: RequestOutcome, arguments: object) -> None:
-    """Judge the answer to valid generated arguments: a refusal proves nothing, but its code might."""
+    """Judge the answer to valid generated arguments. A refusal proves nothing, but its code may be wrong."""
     if answer.error is not None:
         _judge_code(draft, answer.error, "a result, or an error about the tool or its arguments")
         draft.undecided = f"the tool refused arguments that its schema allows: {error_words(answer.error)}"
@@ -260,7 +260,7 @@ def _judge_images(draft: TestDraft, blocks: Sequence[Any]) -> None:
         try:
             data = base64.b64decode(item[key], validate=True)
         except (KeyError, TypeError, ValueError):
-            continue  # already a finding of the content
+            continue  # the content's check has this finding
         draft.sample(mime_type, data)
         if mime_type.lower() not in IMAGE_TYPES or draft.require(
             "tools.image",

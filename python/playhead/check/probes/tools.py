@@ -1,4 +1,4 @@
-"""One tool: called with valid, unusual and invalid arguments, concurrently, and cancelled."""
+"""The tests of one tool: calls with valid, unusual and invalid arguments, concurrent and cancelled calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def probe_tool(target: Target, tool: types.Tool) -> None:
     if the options allow it, or if all tools have the protocol's default annotations, which say nothing; one
     that runs only as a task is not called.
     """
-    if (why := _why_not(target, tool)) is not None:
+    if (why := _skip_reason(target, tool)) is not None:
         target.on_test(_skipped_test(tool, "all calls", why))
         return
     options = target.options
@@ -36,25 +36,25 @@ async def probe_tool(target: Target, tool: types.Tool) -> None:
     expected = options.expectations.of_tool(tool.name) if options.expectations is not None else ()
     for index, call in enumerate(expected):
         await calls.call_expected(call, f"expected call {index + 1}")
-    made = await trio.to_thread.run_sync(
+    generated = await trio.to_thread.run_sync(
         partial(arguments_for, tool.input_schema, seed=options.seed, examples=options.examples)
     )
-    for remark in made.remarks:
+    for remark in generated.remarks:
         target.on_test(_skipped_test(tool, "generated arguments", remark))
-    await _all(calls, "valid arguments", [case for case in made.valid if case.kind == "valid"])
+    await _call_all(calls, "valid arguments", [case for case in generated.valid if case.kind == "valid"])
     await calls.call_without_arguments()
     await probe_media(target, [it.result for it in calls.succeeded], tool=tool.name)
-    await _all(calls, "arguments that violate the schema", made.invalid)
+    await _call_all(calls, "arguments that violate the schema", generated.invalid)
     if calls.stop_reason() is None:
         await probe_concurrency(calls)
     if calls.stop_reason() is None:
         await probe_cancellation(calls)
     # Last: arguments that a schema allows may mean hours of work for a tool.
-    await _all(calls, "unusual arguments", [case for case in made.valid if case.kind != "valid"])
+    await _call_all(calls, "unusual arguments", [case for case in generated.valid if case.kind != "valid"])
     calls.judge_marks()
 
 
-async def _all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:
+async def _call_all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:
     left = list(cases)
     while left:
         if (why := calls.stop_reason()) is not None:
@@ -63,7 +63,7 @@ async def _all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:
         await calls.call_generated(left.pop(0))
 
 
-def _why_not(target: Target, tool: types.Tool) -> str | None:
+def _skip_reason(target: Target, tool: types.Tool) -> str | None:
     destructive = tool.annotations is not None and tool.annotations.destructive_hint is True
     if destructive and not (target.options.allow_destructive or has_default_hints(target.tools)):
         return "the tool is marked as destructive (destructiveHint); --allow-destructive calls it"
@@ -85,7 +85,7 @@ def _skipped_test(tool: types.Tool, title: str, why: str) -> TestResult:
 
 MOST_AUDIO: Final = 3
 MOST_LINKS: Final = 3
-"""Links per tool: they tend to share their defects, and each is read more than once."""
+"""The limit of links per tool: they tend to have the same defects, and each is read more than once."""
 
 
 async def probe_media(target: Target, results: Sequence[Mapping[str, Any]], *, tool: str) -> None:
@@ -127,8 +127,8 @@ _CONFIRMATIONS: Final = 2
 async def probe_concurrency(calls: ToolCalls) -> None:
     """Send `calls_at_once` concurrent calls. Calls nothing if no call has succeeded.
 
-    Mixed answers are proven in one way only: a call gets the answer that belongs to another concurrent call,
-    and never gets it alone. Tools whose answers are all alike, or never the same twice, prove nothing.
+    Answers are mixed up if a call gets the answer of another concurrent call, and never gets that answer when
+    it is sent alone. Tools whose answers are all alike, or never the same twice, prove nothing.
     """
     count = calls.target.options.calls_at_once
     if not calls.succeeded or count < 2:
@@ -144,7 +144,7 @@ async def probe_concurrency(calls: ToolCalls) -> None:
     else:
         arguments = [base.case.arguments] * count
     in_series_ms = sum(it.latency_ms for it in one_by_one) or count * each_ms
-    alone = [_key(it) for it in one_by_one]
+    alone = [_answer_key(it) for it in one_by_one]
     # A server that runs one call at a time is slow, but correct.
     seconds = calls.target.options.timeout_seconds + in_series_ms / 1000
     with calls.test(f"{count} concurrent calls", [calls.params(one) for one in arguments]) as draft:
@@ -164,8 +164,9 @@ async def probe_concurrency(calls: ToolCalls) -> None:
                 f" {len(unanswered)} of them: {unanswered[0].failure}",
             )
         else:
-            mixed = await _mixed_answers(calls, arguments, alone, [_key(it) for it in answers])
-            draft.require("tools.concurrent", mixed is None, mixed or "")
+            together = [_answer_key(it) for it in answers]
+            mix_up = await _mixed_answers(calls, arguments, alone, together)
+            draft.require("tools.concurrent", mix_up is None, mix_up or "")
 
 
 async def _at_once(calls: ToolCalls, arguments: Sequence[Any], seconds: float) -> list[RequestOutcome]:
@@ -183,7 +184,7 @@ async def _at_once(calls: ToolCalls, arguments: Sequence[Any], seconds: float) -
 async def _mixed_answers(
     calls: ToolCalls, arguments: Sequence[Any], alone: Sequence[str | None], together: Sequence[str | None]
 ) -> str | None:
-    """Return a message if answers were mixed, or None."""
+    """Return a message if answers were mixed up, or None. `alone` may be empty."""
     for index, got in enumerate(together if alone else ()):
         own = alone[index]
         if got is None or own is None or got == own:
@@ -191,7 +192,7 @@ async def _mixed_answers(
         other = next((at for at, known in enumerate(alone) if known == got and at != index), None)
         if other is None:
             continue
-        again = {_key(await calls.ask(arguments[index])) for _ in range(_CONFIRMATIONS)}
+        again = {_answer_key(await calls.ask(arguments[index])) for _ in range(_CONFIRMATIONS)}
         if again == {own}:
             return (
                 f"expected the answer to {_brief(arguments[index])}, got that of the concurrent call"
@@ -200,7 +201,8 @@ async def _mixed_answers(
     return None
 
 
-def _key(answer: RequestOutcome) -> str | None:
+def _answer_key(answer: RequestOutcome) -> str | None:
+    """Return the comparable form of a result; None without a result."""
     if answer.result is None:
         return None
     return json.dumps({key: it for key, it in answer.result.items() if key != "_meta"}, sort_keys=True)
@@ -217,23 +219,23 @@ def _answer_value(answer: RequestOutcome) -> Any:
 
 
 SLOW_SECONDS: Final = 0.3
-"""Latency of a tool whose answer to a cancelled call can't have crossed the cancellation."""
+"""The least latency of a tool whose late answer is judged: a faster answer may cross the cancellation."""
 _LONGEST_SECONDS: Final = 8.0
-"""Slower tools are not waited for."""
+"""The longest latency of a tool whose late answer is waited for."""
 
 
 async def probe_cancellation(calls: ToolCalls) -> None:
     """Cancel one call. Calls nothing if no call has succeeded.
 
-    An answer may cross the cancellation of a fast tool, so a late answer is judged for slow tools only; for
-    all, the server has to survive.
+    The answer of a fast tool may cross the cancellation, so a late answer is judged for slow tools only. The
+    server has to survive in any case.
     """
     if not calls.succeeded:
         return
     bearable = [it for it in calls.succeeded if it.latency_ms <= _LONGEST_SECONDS * 1000]
     call = max(bearable or calls.succeeded, key=lambda it: it.latency_ms)
     seconds = call.latency_ms / 1000
-    # An accidentally slow tool answers before the cancellation this time, or before counting starts.
+    # A tool that was slow only by chance answers now before the cancellation, or before counting starts.
     is_slow = SLOW_SECONDS <= seconds <= _LONGEST_SECONDS
     reconnects = calls.target.session.statistics().reconnects
     with calls.test("a cancelled call", calls.params(call.case.arguments)) as draft:

@@ -49,7 +49,7 @@ _FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {
 
 
 def check_path(path: Path) -> None:
-    """Check that a report can be written to `path`, before the time of a check is spent.
+    """Check that a report can be written to `path`. Call it before the check, which takes long.
 
     Raises `UsageError` for a suffix other than .json, .md, .html and .xml, for a missing extra, for a missing
     directory, and for a path that is a directory.
@@ -88,7 +88,7 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def write_text(text: str, path: Path, *, what: str) -> None:
-    """Write `text` to `path`, where a file appears when it is complete. Blocks. Raises `SavingError`."""
+    """Write `text` to the file at `path`, which appears when it is complete. Blocks. Raises `SavingError`."""
     data = text.encode("utf-8", "backslashreplace")
     if is_device(path):
         path.write_bytes(data)

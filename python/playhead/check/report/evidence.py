@@ -1,7 +1,7 @@
 """The evidence in a report: requests and answers, and the command that repeats a test.
 
-A server may answer with megabytes, a million keys, control characters, or the token that it got. Each format
-limits the characters per value and per report, and marks what it truncates. Credentials are left out.
+A server may answer with megabytes, a million keys, control characters, or the token that it received. Each
+format limits the characters per value and per report, and marks truncated values. Credentials are removed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from playhead.check.results import Json, Report, TestResult
 from playhead.escaping import escape, escape_line, is_hidden
 
 DEPTH: Final = 64
-"""Levels shown: deeper than people read, and far below the interpreter's recursion limit."""
+"""The limit of nesting: deeper than people read, and far below the interpreter's recursion limit."""
 _ITEM_CHARS: Final = 8
-"""Least cost of an item: a million empty lists contain no characters, but make a large report."""
+"""The least cost of an item: a million empty lists contain no characters, but make a large report."""
 
 _CREDENTIAL_CHARS: Final = 600
-"""More than the patterns below look ahead."""
+"""The characters to read beyond a cut: more than the patterns below look ahead."""
 
 _CREDENTIALS: Final = (
     (re.compile(r"(?<=://)[^/?#\s@\"']{1,500}@"), "…@"),
@@ -37,8 +37,8 @@ _CREDENTIALS: Final = (
         r"\1=…",
     ),
 )
-"""User and password in a URL, an Authorization header, a key in a query. The checker writes none of its own
-into a report, but a server may echo them."""
+"""Patterns of credentials, with their replacements: user and password in a URL, an Authorization header, a
+key in a query. The checker writes none of its own into a report, but a server may echo them."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ def without_credentials(text: str) -> str:
 
 def cut(text: str, chars: int) -> str:
     """Truncate `text` to about `chars` characters, without credentials."""
-    # Look beyond the cut, too: a password is not recognized if its `@` is cut off.
+    # Read beyond the cut: a password is not recognized if its `@` is cut off.
     shown = without_credentials(text[: chars + _CREDENTIAL_CHARS])[:chars]
     return shown if len(text) <= chars else f"{shown}… ({len(text) - chars:,} more characters)"
 
@@ -80,10 +80,10 @@ def bounded(value: Json, allowance: Allowance, *, chars: int) -> Shown:
     most = max(0, min(chars, allowance.left))
     if most == 0 and value is not None:
         return Shown(value="(omitted: the report is full)", is_whole=False)
-    walk = _Walk(left=most)
-    shown = walk.value(value, 0)
-    allowance.left -= most - max(0, walk.left)
-    return Shown(value=shown, is_whole=walk.is_whole)
+    bounding = _Bounding(left=most)
+    shown = bounding.value(value, 0)
+    allowance.left -= most - max(0, bounding.left)
+    return Shown(value=shown, is_whole=bounding.is_whole)
 
 
 def json_text(value: Json, *, indent: int | None = 2) -> str:
@@ -99,8 +99,11 @@ def _json_escape(char: str) -> str:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Bounding:
+    """A bounded copy of one value, while it is made."""
+
     left: int
+    """The number of characters that may still be copied."""
     is_whole: bool = True
 
     def value(self, value: Json, depth: int) -> Json:
@@ -122,7 +125,7 @@ class _Walk:
                 return self.items(value, depth)
 
     def marked(self, mark: str) -> str:
-        """Return `mark`, which stands for something that is left out."""
+        """Return `mark`, which stands for an omitted part."""
         self.is_whole = False
         return mark
 
@@ -191,9 +194,9 @@ def message(test: TestResult, sent: Shown) -> Json:
 def command(report: Report, test: TestResult, sent: Shown) -> str | None:
     """Return the `playhead` command line that repeats a test, quoted for a POSIX shell.
 
-    It has the shortest arguments that fail, if shorter ones than those sent are known. None for a method
-    without a command, for truncated parameters, for names with characters that a terminal would interpret
-    when pasted, and for a server that no command line can name.
+    It has the shortest arguments known to fail. None for a method without a command, for truncated
+    parameters, for names with characters that a terminal would interpret when pasted, and for a server that
+    no command line can name.
     """
     named = report.target or report.server
     if len(named) > _SERVER_CHARS or (report.target is None and not _ADDRESS.match(named)):
@@ -213,7 +216,7 @@ def command(report: Report, test: TestResult, sent: Shown) -> str | None:
             if not isinstance(name, str) or not isinstance(arguments, Mapping | None):
                 return None
             options = ("--args", json.dumps(arguments)) if arguments else ()
-            force = ("--force",) if arguments and not _lists(report, name, arguments) else ()
+            force = ("--force",) if arguments and not _declares(report, name, arguments) else ()
             return _command("call", (*options, *force, *config), server, name)
         case "resources/read":
             uri = params.get("uri")
@@ -222,8 +225,8 @@ def command(report: Report, test: TestResult, sent: Shown) -> str | None:
             return None
 
 
-def _lists(report: Report, tool: str, arguments: Mapping[str, Json]) -> bool:
-    """True unless the tool's schema is known and lacks one of `arguments`, which takes `--force`."""
+def _declares(report: Report, tool: str, arguments: Mapping[str, Json]) -> bool:
+    """True unless the tool's schema is known and lacks one of `arguments`: such a call needs `--force`."""
     schema = report.definitions.get(tool, {}).get("inputSchema")
     if not isinstance(schema, Mapping):
         return True

@@ -1,11 +1,10 @@
 """The reports for programs: JSON, one object; and JUnit XML for continuous integration.
 
 JUnit's format has no owner: this is the schema of Jenkins' xUnit plugin (junit-10.xsd), which other readers
-accept, too, with one test suite per subject and one test case per test. An undecided test is reported as
-skipped, with its reason: CI systems fail a build for an `error`, and an undecided test proves nothing. An
-accepted failure must not fail the build either, and is reported as skipped, too. An `error` means that the
-server could not be tested at all. Characters that XML 1.0 can't represent, not even as a reference (section
-2.2), are among the hidden characters that `plain` and `json_text` escape.
+accept, too. A subject is a test suite, a test is a test case. CI systems fail a build for an `error`, which
+here means that the server could not be tested at all. Undecided tests prove nothing, and accepted failures
+must not fail the build, so both are reported as skipped, with the reason. `plain` and `json_text` escape the
+characters that XML 1.0 can't represent, not even as a reference (section 2.2): they are hidden characters.
 """
 
 from __future__ import annotations
@@ -137,25 +136,25 @@ def _rounded(number: float | None) -> float | None:
 
 def to_junit(report: Report) -> str:
     """Format the report as JUnit XML."""
-    every = rows(report, Allowance(left=_JUNIT_REPORT_CHARS), value_chars=_JUNIT_VALUE_CHARS)
+    all_rows = rows(report, Allowance(left=_JUNIT_REPORT_CHARS), value_chars=_JUNIT_VALUE_CHARS)
     root = ET.Element(
         "testsuites", name=_line(f"playhead check {server_words(report)}"), time=_seconds(report.seconds)
     )
-    unusable = report.mcp_service_status != "available" and report.count("failed") == 0
-    root.set("tests", str(len(report.tests) + unusable))
+    is_untestable = report.mcp_service_status != "available" and report.count("failed") == 0
+    root.set("tests", str(len(report.tests) + is_untestable))
     root.set("failures", str(report.count("failed")))
-    root.set("errors", str(int(unusable)))
-    if unusable or not report.tests:
-        suite = _suite(root, report, "server", (), errors=int(unusable))
-        if unusable:
+    root.set("errors", str(int(is_untestable)))
+    if is_untestable or not report.tests:
+        suite = _suite(root, report, "server", (), errors=int(is_untestable))
+        if is_untestable:
             case = ET.SubElement(
                 suite, "testcase", name="the server can be tested", classname="server", time="0"
             )
             reason = " ".join(report.remarks) or verdict_sentence(report)
             ET.SubElement(case, "error", type=report.mcp_service_status, message=_line(reason))
-    for subject, those in by_subject(every).items():
-        suite = _suite(root, report, subject, [row.test for row in those])
-        for row in those:
+    for subject, subject_rows in by_subject(all_rows).items():
+        suite = _suite(root, report, subject, [row.test for row in subject_rows])
+        for row in subject_rows:
             _case(suite, row)
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
@@ -226,5 +225,5 @@ def _seconds(seconds: float) -> str:
 
 
 def _line(text: str) -> str:
-    """Format a string for an attribute: one line, truncated."""
+    """Format a string for an attribute, as one truncated line."""
     return " ".join(plain(text, _LINE_CHARS).split())

@@ -4,7 +4,8 @@ The template escapes everything from a server. Should that ever fail, the page's
 allows only the one script and the one style sheet whose hashes it names. Without JavaScript every row is
 visible; the script adds filters, search and copy buttons.
 
-Every count on the page is one of tests: of all, of a verdict, and of a tool. A row is a test with its checks.
+Every count on the page counts tests: all of them, those with one verdict, or those of one tool. A row is a
+test with its checks.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _VALUE_CHARS: Final = 16_000
 _REPORT_CHARS: Final = 8 * 1024 * 1024
 _TOOLS: Final = 1_000
 _MOST_MEDIA: Final = 6
-"""The limit per tool."""
+"""The limit of images and audio per tool."""
 _NAME_CHARS: Final = 200
 _PEEK_CHARS: Final = 300
 
@@ -60,13 +61,13 @@ class _Tool:
     words: str
     latency: str
     row: int | None
-    """The number of its first row, the worst."""
+    """The number of the tool's first row, the worst; None if that row is omitted."""
     media: list[Sample]
 
 
 def render(report: Report) -> str:
     """Render the report."""
-    every = by_outcome(rows(report, Allowance(left=_REPORT_CHARS), value_chars=_VALUE_CHARS))
+    all_rows = by_outcome(rows(report, Allowance(left=_REPORT_CHARS), value_chars=_VALUE_CHARS))
     css, script = _file("report.css"), _file("report.js")
     is_available = report.mcp_service_status == "available"
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -93,35 +94,35 @@ def render(report: Report) -> str:
             lacks_a_secret=lacks_a_secret(report),
             started=started(report),
             verdict=verdict_sentence(report),
-            counts=counts(every),
-            tools=list(_tools(report, every)),
+            counts=counts(all_rows),
+            tools=list(_tools(report, all_rows)),
             load_columns=LOAD_COLUMNS,
             load_words=load_words,
-            rows=every[:_ROWS],
-            subjects=list(dict.fromkeys(plain(row.test.subject, _NAME_CHARS) for row in every[:_ROWS])),
+            rows=all_rows[:_ROWS],
+            subjects=list(dict.fromkeys(plain(row.test.subject, _NAME_CHARS) for row in all_rows[:_ROWS])),
             accepted_because=ACCEPTED_BECAUSE,
-            left_out=max(0, len(every) - _ROWS),
+            left_out=max(0, len(all_rows) - _ROWS),
         )
         + "\n"
     )
 
 
-def _tools(report: Report, every: Sequence[Row]) -> Iterator[_Tool]:
-    """Yield one row per tool, in the order of the listing. `every` is in the order of the page."""
-    own: dict[str, list[tuple[int, Row]]] = {name: [] for name in report.tools[:_TOOLS]}
-    for number, row in enumerate(every, start=1):
-        if row.test.tool in own:
-            own[row.test.tool].append((number, row))
-    for name, numbered in own.items():
-        mine = [row for _, row in numbered]
-        tests = [row.test for row in mine]
-        verdicts = [f"{count:,} {outcome}" for outcome, count in counts(mine).items() if count]
+def _tools(report: Report, all_rows: Sequence[Row]) -> Iterator[_Tool]:
+    """Yield one overview row per tool, in the order of the listing. `all_rows` has the order of the page."""
+    rows_by_tool: dict[str, list[tuple[int, Row]]] = {name: [] for name in report.tools[:_TOOLS]}
+    for number, row in enumerate(all_rows, start=1):
+        if row.test.tool in rows_by_tool:
+            rows_by_tool[row.test.tool].append((number, row))
+    for name, numbered in rows_by_tool.items():
+        tool_rows = [row for _, row in numbered]
+        tests = [row.test for row in tool_rows]
+        verdicts = [f"{count:,} {outcome}" for outcome, count in counts(tool_rows).items() if count]
         latencies = [
             test.latency_ms for test in tests if test.method == "tools/call" and test.latency_ms is not None
         ]
         yield _Tool(
             name=name,
-            outcome=verdict_of(mine),
+            outcome=verdict_of(tool_rows),
             words=f"{', '.join(verdicts)} of {counted(len(tests), 'test')}" if tests else "no tests",
             latency=milliseconds(median(latencies) if latencies else None),
             row=numbered[0][0] if numbered and numbered[0][0] <= _ROWS else None,
@@ -130,7 +131,7 @@ def _tools(report: Report, every: Sequence[Row]) -> Iterator[_Tool]:
 
 
 def _sentence(text: str) -> Markup:
-    """Mark up a title, in which names of fields are between backticks."""
+    """Format a title as HTML: backticks in it enclose the names of fields."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape_html(text))))
 
 

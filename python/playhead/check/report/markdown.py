@@ -46,39 +46,39 @@ _SIGNS: Final[dict[Outcome, str]] = {
 _PLAIN: Final = re.compile(
     r"(?=[A-Za-z])(?:[A-Za-z0-9 ,;()'%…-]|:(?!/)|\.(?!\w)|\.(?=\d)|(?<=[A-Za-z0-9])_(?=[A-Za-z0-9]))+"
 )
-"""Text without meaning in Markdown at any position, and without addresses that GitHub turns into links."""
+"""Matches text without meaning in Markdown at any position, and without addresses that GitHub would link."""
 
 
 def render(report: Report) -> str:
     """Render the summary, the failed tests with all details, and the table of tests."""
-    every = by_outcome(rows(report, Allowance(left=_REPORT_CHARS), value_chars=_VALUE_CHARS))
-    of = {outcome: [row for row in every if row.outcome == outcome] for outcome in _SIGNS}
+    all_rows = by_outcome(rows(report, Allowance(left=_REPORT_CHARS), value_chars=_VALUE_CHARS))
+    by_verdict = {outcome: [row for row in all_rows if row.outcome == outcome] for outcome in _SIGNS}
     parts = [
         f"# playhead check: {'passed' if report.passed else 'failed'}",
         f"**{verdict_sentence(report)}**",
-        "\n".join(_facts(report, every)),
+        "\n".join(_facts(report, all_rows)),
         *(f"> {_inline(remark, 1_000)}" for remark in report.remarks),
     ]
-    if failed := of["failed"]:
+    if failed := by_verdict["failed"]:
         parts += ["## Failed", *(_failed(row) for row in failed[:_FAILED_TESTS])]
         parts += _left_out(len(failed) - _FAILED_TESTS, "failed test")
-    if of["accepted"]:
+    if accepted := by_verdict["accepted"]:
         parts.append("## Accepted")
         parts.append("These failed, and don't count: ignored, in the baseline, or only a SHOULD.")
-        parts.append(_accepted(of["accepted"]))
-    if of["undecided"]:
+        parts.append(_accepted(accepted))
+    if undecided := by_verdict["undecided"]:
         parts.append("## Undecided")
         parts.append(
             "An error in answer to generated arguments proves nothing, even if the schema allows them."
         )
-        parts.append(_reasons(of["undecided"]))
-    if of["skipped"]:
-        parts += ["## Skipped", _reasons(of["skipped"])]
+        parts.append(_reasons(undecided))
+    if skipped := by_verdict["skipped"]:
+        parts += ["## Skipped", _reasons(skipped)]
     if report.load:
         parts += ["## Load", _load(report)]
-    if every:
-        parts += ["## Tests", _table(every[:_TABLE_ROWS])]
-        parts += _left_out(len(every) - _TABLE_ROWS, "test")
+    if all_rows:
+        parts += ["## Tests", _table(all_rows[:_TABLE_ROWS])]
+        parts += _left_out(len(all_rows) - _TABLE_ROWS, "test")
     return "\n\n".join(parts) + "\n"
 
 
@@ -86,10 +86,10 @@ def _left_out(count: int, noun: str) -> list[str]:
     return [f"{counted(count, noun)} more; the JSON report has all."] if count > 0 else []
 
 
-def _facts(report: Report, every: Sequence[Row]) -> list[str]:
+def _facts(report: Report, all_rows: Sequence[Row]) -> list[str]:
     name = " ".join(text for text in (report.server_name, report.server_version) if text)
     facts = [
-        ("Tests", ", ".join(f"{count:,} {outcome}" for outcome, count in counts(every).items())),
+        ("Tests", ", ".join(f"{count:,} {outcome}" for outcome, count in counts(all_rows).items())),
         ("Server", _code(server_words(report), 2_000)),
         ("Calls itself", _code(name)),
         ("Status", report.mcp_service_status),
@@ -128,23 +128,23 @@ def _check(check: Check) -> str:
     )
 
 
-def _reasons(those: Sequence[Row]) -> str:
+def _reasons(shown_rows: Sequence[Row]) -> str:
     return _bullets(
         [
             f"- {_inline(row.test.subject)}: {_inline(row.test.title)}"
             + (f"\n  - {_inline(row.test.error, 300)}" if row.test.error else "")
-            for row in those
+            for row in shown_rows
         ]
     )
 
 
-def _accepted(those: Sequence[Row]) -> str:
+def _accepted(shown_rows: Sequence[Row]) -> str:
     """List each finding once, however many tests show it."""
     return _bullets(
         [
             f"- {_inline(subject)}: `{first.kind.name}`, {ACCEPTED_BECAUSE[first.accepted or 'known']}"
             f"{f', in {1 + len(more):,} tests' if more else ''}\n  - {_inline(first.message, 300)}"
-            for subject, (first, *more) in accepted_findings(row.test for row in those)
+            for subject, (first, *more) in accepted_findings(row.test for row in shown_rows)
         ]
     )
 
@@ -162,10 +162,10 @@ def _load(report: Report) -> str:
     return _padded(lines, numbers_from=1)
 
 
-def _table(those: Sequence[Row]) -> str:
+def _table(table_rows: Sequence[Row]) -> str:
     """Format a padded table, readable in a terminal."""
     lines = [("", "Result", "Subject", "Test", "Checks", "Latency")]
-    for row in those:
+    for row in table_rows:
         subject, title = _inline(row.test.subject), _inline(row.test.title)
         lines.append((_SIGNS[row.outcome], row.outcome, subject, title, _checks(row), row.latency))
     return _padded(lines, numbers_from=5)

@@ -1,4 +1,4 @@
-"""The rows of a report: each test with its verdict and its evidence, of which every format is a rendering."""
+"""The rows of a report: each test with its verdict and its evidence. Every format renders these rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Evidence:
     sent: Json
     """The parameters of the request."""
     is_whole: bool
-    """True if they are complete."""
+    """True if the parameters are complete."""
     got: Json
     request: Json
     """The JSON-RPC message; None if the test sent none."""
@@ -65,7 +65,7 @@ class Row:
 
     @property
     def findings(self) -> list[Check]:
-        """The checks that decided: those that failed, or are accepted."""
+        """The checks that decided the outcome: those that failed or, if none did, the accepted ones."""
         return [
             check
             for check in self.test.checks
@@ -77,7 +77,7 @@ class Row:
         return milliseconds(self.test.latency_ms)
 
     def evidence(self) -> Evidence:
-        """Return what was sent and received, at the expense of the report's allowance."""
+        """Return the request and the answer. Their characters count against the report's allowance."""
         sent = bounded(self.test.input, self.allowance, chars=self.value_chars)
         got = bounded(self.test.output, self.allowance, chars=self.value_chars)
         return Evidence(
@@ -100,7 +100,7 @@ def rows(report: Report, allowance: Allowance, *, value_chars: int) -> list[Row]
 
 
 def by_outcome(rows: Iterable[Row]) -> list[Row]:
-    """Sort rows: failed, accepted, undecided, skipped, passed; otherwise in their order."""
+    """Sort rows by outcome, in the order of `OUTCOMES`."""
     return sorted(rows, key=lambda row: OUTCOMES.index(row.outcome))
 
 
@@ -123,13 +123,13 @@ def accepted_findings(tests: Iterable[TestResult]) -> Iterator[tuple[str, Sequen
 
 
 def counts(rows: Sequence[Row]) -> dict[Outcome, int]:
-    """Count rows by outcome. Accepted ones are left out if there are none: few people accept any."""
+    """Count rows by outcome. A count of 0 accepted rows is omitted: few people accept findings."""
     outcomes = [row.outcome for row in rows]
     return {it: outcomes.count(it) for it in OUTCOMES if it in outcomes or it != "accepted"}
 
 
 def verdict_of(rows: Iterable[Row]) -> Outcome:
-    """Return the verdict on everything that `rows` tested: skipped only if nothing else was done."""
+    """Return the verdict on everything that `rows` tested: skipped only if all rows are."""
     outcomes = {row.outcome for row in rows} - {"skipped"}
     return min(outcomes, key=OUTCOMES.index, default="skipped")
 

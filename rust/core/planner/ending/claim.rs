@@ -19,16 +19,16 @@ pub(super) struct Claim {
     pub by: EndedBy,
     /// The first request that was sent after the claim arrived.
     pub evidence_from: u64,
-    /// The page that ended here was short: that is sufficient evidence.
+    /// True if the page that ended here was short, which is sufficient evidence.
     pub behind_short: bool,
-    /// The `[DONE]` there is a marker, not the tail of the file.
+    /// True if the `[DONE]` there is known to be a marker, not the tail of the file.
     pub is_marker: bool,
     pub at_claim: Step,
     pub beyond: Step,
     pub rounds_left: u32,
     pub next_round_at: f64,
     pub corroborated_at: Option<f64>,
-    /// Reads past it that failed.
+    /// Failed reads past the claim.
     pub lost_beyond: u32,
 }
 

@@ -1,17 +1,29 @@
 //! Errors that may be an end: a server that answers a read past its end with the error of a bad argument.
 //!
-//! The same error three times at the first missing byte, while the byte before is served, is an end if the size agrees:
-//! the page that ended there was short, or, below an announced size, its last bytes are answered with the same error.
+//! The same error three times at the first missing byte, while the byte before is served, is an end if one more fact
+//! agrees: without an announced size, the page that ended there was short; below an announced size, the last bytes are
+//! answered with the same error.
 
 use super::{Corroboration, End, EndedBy, Ending, Probe};
 use crate::planner::tuning::{ERROR_CLAIMS, TAIL_BYTES};
 
+/// The outcome of a corroborating read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::planner) enum Evidence {
+    Bytes,
+    NoBytes,
+    /// An error answer with this code.
+    Refused(i64),
+    /// Neither: the read is needed again.
+    Lost,
+}
+
 /// The state of the byte before an error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ByteBefore {
-    /// Needs a read together with the bytes that follow it: they refute the error, and their absence makes a short page.
+    /// To be read together with the bytes after it: they would refute the error, their absence makes a short page.
     Spanning,
-    /// Needs a read alone: the server refuses a range that reaches past its end.
+    /// To be read alone: the server refuses a range that reaches past its end.
     Alone,
     Read,
     Refused,
@@ -24,15 +36,15 @@ pub(super) struct ErrorClaim {
     code: i64,
     answers: u32,
     byte_before: ByteBefore,
-    /// The last bytes below the announced size: the same error (true), another answer (false), not read yet.
+    /// True if the last bytes below the announced size are answered with the same error; `None` before they are read.
     tail_refused: Option<bool>,
-    /// The read in flight that examines it.
+    /// The purpose of the corroborating read in flight, if any.
     probe: Option<Corroboration>,
 }
 
 impl Ending {
-    /// An error answer to the read of the first missing byte, or at the announced size. Returns the end if the evidence
-    /// is complete.
+    /// Handles an error answer to a read at the first missing byte, or at the announced size. Returns the end if the
+    /// evidence is complete.
     pub fn error_answer(&mut self, at: u64, code: i64) -> Option<End> {
         if self.size.announced().is_some_and(|total| at >= total) {
             return Some(self.accept(End {
@@ -61,23 +73,16 @@ impl Ending {
         self.accept_error()
     }
 
-    /// Handles the result of the read for `purpose`: bytes or none (`got_bytes`), or a refusal with its `code`; with
-    /// neither it is needed again.
-    pub fn error_evidence(
-        &mut self,
-        purpose: Corroboration,
-        got_bytes: Option<bool>,
-        code: Option<i64>,
-    ) -> Option<End> {
+    /// Handles the outcome of the read for `purpose`. Returns the end if the evidence is complete.
+    pub fn error_evidence(&mut self, purpose: Corroboration, evidence: Evidence) -> Option<End> {
         let claim = self
             .error_claim
             .as_mut()
             .filter(|claim| claim.probe == Some(purpose))?;
         claim.probe = None;
-        match (purpose, got_bytes, code) {
-            (Corroboration::ByteBefore, Some(true), _) => claim.byte_before = ByteBefore::Read,
-            (Corroboration::ByteBefore, Some(false), _)
-            | (Corroboration::ByteBefore, None, Some(_)) => {
+        match (purpose, evidence) {
+            (Corroboration::ByteBefore, Evidence::Bytes) => claim.byte_before = ByteBefore::Read,
+            (Corroboration::ByteBefore, Evidence::NoBytes | Evidence::Refused(_)) => {
                 claim.byte_before = match claim.byte_before {
                     ByteBefore::Spanning => ByteBefore::Alone,
                     ByteBefore::Alone | ByteBefore::Read | ByteBefore::Refused => {
@@ -85,11 +90,13 @@ impl Ending {
                     }
                 };
             }
-            (Corroboration::Tail, Some(_), _) => claim.tail_refused = Some(false),
-            (Corroboration::Tail, None, Some(code)) => {
+            (Corroboration::Tail, Evidence::Bytes | Evidence::NoBytes) => {
+                claim.tail_refused = Some(false);
+            }
+            (Corroboration::Tail, Evidence::Refused(code)) => {
                 claim.tail_refused = Some(code == claim.code);
             }
-            (_, _, _) => {}
+            (_, _) => {}
         }
         self.accept_error()
     }
@@ -109,7 +116,7 @@ impl Ending {
         })
     }
 
-    /// The next read that tells an error at the end from an error in the middle, if the first missing byte is `tail`.
+    /// The next read to distinguish an error at the end from one in the middle; `tail` is the first missing byte.
     pub fn error_probe(&mut self, small: u64, tail: u64) -> Option<Probe> {
         let total = self.size.announced();
         let claim = self

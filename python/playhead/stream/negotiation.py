@@ -163,8 +163,8 @@ class FormNegotiation:
         Returns the evidence that the resource is empty if the last form was refused for the last time and one
         of them claimed the end. Otherwise the next form is current; `settle` it.
 
-        Raises the first error of the refusals if no form claimed the end, and `ContradictionError` if one did
-        although bytes past offset 0 were served.
+        If no form claimed the end, raises the first error of the refusals, or the last if it says that the
+        resource is missing; `ContradictionError` if one did although bytes past offset 0 were served.
         """
         self._refusals.append((self.name, refusal))
         self._index += 1

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, assert_never, get_args
 
 import typer
 
+from playhead.config.servers import RangeStrategyName
 from playhead.errors import NoDeviceError, UsageError
 from playhead.escaping import did_you_mean
 from playhead.stream.saving import is_device
@@ -125,10 +126,11 @@ _SinkKind = Literal["device", "null", "wave", "pcm", "frames", "frames+opus"]
 _RESULT: Final = "the result of this command"
 
 
-def _strategies(incomplete: str) -> list[str]:
-    from playhead.stream.strategies import STRATEGY_NAMES
+_STRATEGIES: Final = get_args(RangeStrategyName)
 
-    return [name for name in STRATEGY_NAMES if name.startswith(incomplete)]
+
+def _strategies(incomplete: str) -> list[str]:
+    return [name for name in _STRATEGIES if name.startswith(incomplete)]
 
 
 Strategy = Annotated[
@@ -136,8 +138,8 @@ Strategy = Annotated[
     typer.Option(
         "--strategy",
         metavar="NAME",
-        help="How ranges are requested: uri-template, arguments, query, params, meta, tool, cursor, poll,"
-        " file, http-range or whole. [default: each that the server offers, until one works]",
+        help=f"How ranges are requested: {', '.join(_STRATEGIES[:-1])} or {_STRATEGIES[-1]}."
+        " [default: each that the server offers, until one works]",
         autocompletion=_strategies,
     ),
 ]

@@ -2,8 +2,9 @@
 
 MCP has no ranged read, so servers have developed their own. `FORMS` lists them in the order in which they are
 tried. Each entry recognises from the `ResourceFacts` that its form is offered; the strategy that it returns
-makes the requests and reads the answers. A new form is one entry and one test; that is why recognising a form
-and reading in it share this file.
+makes the requests and reads the answers. A new form is one entry, its name in
+`config.servers.RangeStrategyName` (from which the servers file and `--strategy` take the names) and one test;
+that is why recognising a form and reading in it share this file.
 
 Pure. A strategy of `file` or `http-range` names the source; the client, which has HTTP, reads it.
 """

@@ -27,7 +27,7 @@ PROBE_BYTES = 8 * KIB
 """The size of a stream's first page, which the answer becomes."""
 PROBE_SECONDS = 5.0
 """A form that nothing announces is abandoned after this time without an answer."""
-PAGE_BYTES = 64 * KIB
+NUMBERED_PAGE_BYTES = 64 * KIB
 """Requested of a server whose pages have numbers and a size of our choice: 1.6 s at 320 kbit/s."""
 
 Expand = Callable[[int, int], Awaitable[Page]]
@@ -110,9 +110,9 @@ class Prober:
                 base, following = 1, await or_nothing(2, half)
             if following != first[half : 2 * half]:
                 raise self._unclear(f"pages {base} and {base + 1} that do not follow each other")
-            step = len(await page(base, PAGE_BYTES))
-            if step > PAGE_BYTES:
-                raise self._unclear(f"a page of {step} bytes for a size of {PAGE_BYTES}")
+            step = len(await page(base, NUMBERED_PAGE_BYTES))
+            if step > NUMBERED_PAGE_BYTES:
+                raise self._unclear(f"a page of {step} bytes for a size of {NUMBERED_PAGE_BYTES}")
         else:
             following = await or_nothing(base + 1, size)
             if base == 0 and following == first:

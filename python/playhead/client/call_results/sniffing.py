@@ -34,7 +34,7 @@ from playhead.results.candidates import (
 from playhead.results.plan import Plan, PlayAudio
 from playhead.stream.options import StreamOptions
 
-PAGE_BYTES: Final = 4 * KIB
+SNIFF_PAGE_BYTES: Final = 4 * KIB
 """Requested size. `SNIFF_BYTES` would do, but a server may round a range or refuse an odd one."""
 _HELD: Final = Verdict(reason="not asked: the result itself holds audio")
 
@@ -122,8 +122,8 @@ class Sniffing:
         """Return the first bytes of a resource, or why they could not be read."""
         small = replace(
             self.options,
-            page_bytes=PAGE_BYTES,
-            capacity_bytes=PAGE_BYTES,
+            page_bytes=SNIFF_PAGE_BYTES,
+            capacity_bytes=SNIFF_PAGE_BYTES,
             in_flight=1,
             profile="save",
             patience_seconds=self.limits.sniff_seconds,
@@ -164,10 +164,10 @@ class Sniffing:
                     return Verdict(reason=found)
                 head = Head(found, media.mime_type, len(found))
             else:
-                head = await self.streams.head(address, limit + 1 if is_list else PAGE_BYTES)
+                head = await self.streams.head(address, limit + 1 if is_list else SNIFF_PAGE_BYTES)
             is_list = is_list or is_playlist(head.mime_type, address)
             if is_list and sniff(head.data) in (None, AudioFormat.TEXT):
-                if media is None and len(head.data) == PAGE_BYTES != head.total_bytes:
+                if media is None and len(head.data) == SNIFF_PAGE_BYTES != head.total_bytes:
                     head = await self.streams.head(address, limit + 1)
                 return await self._expand(address, head.data, depth=depth)
         except BlockedAddressError as error:

@@ -224,7 +224,8 @@ class Connection:
         `ConnectionLostError` or another `TransportError` if the connection failed, `RemoteError` for an error
         answer, `UsageError` for `params` that are not JSON, and whatever `on_progress` raises. On a deadline
         or cancellation the server is told, if the revision allows it. `arrivals` is notified of the bytes of
-        the answer, `report` of each report; `repeats` is the request that this one repeats.
+        the answer, and `report` of each report, without `on_progress`; `repeats` is the request that this one
+        repeats.
         """
         if on_progress is not None:
             async with reporting(on_progress) as reports:
@@ -235,6 +236,8 @@ class Connection:
                     total_seconds=total_seconds,
                     arrivals=arrivals,
                     report=reports.send,
+                    repeats=repeats,
+                    id=id,
                 )
         if self._failure is not None:
             raise self._failure.with_traceback(None)

@@ -20,6 +20,7 @@ import typer
 from playhead.agent.models.providers import ProviderName, open_model
 from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, Report, run_command
+from playhead.cli.sinks import SinkName, make_sink
 from playhead.cli.targets import with_permissions
 from playhead.cli.terminal import Terminal, clock, escape_line
 from playhead.cli.trust import with_consent
@@ -62,7 +63,7 @@ def chat(
     trusted: p.Trust = False,
     allow_origins: p.AllowOrigins = None,
     allow_paths: p.AllowPaths = None,
-    sink: p.SinkName = None,
+    sink: SinkName = None,
     system: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="System prompt.", show_default=False)
     ] = None,
@@ -126,7 +127,7 @@ def chat(
         tool_config=tool_config,
         trusted=trusted,
         # In real time, so that the commands of a conversation have something to act on.
-        sink=None if json_output and sink is None else p.make_sink(sink, real_time=single_message is None),
+        sink=None if json_output and sink is None else make_sink(sink, real_time=single_message is None),
         system=_system(system),
         record=record,
         verbose=verbose,

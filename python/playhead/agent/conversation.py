@@ -12,7 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-Provider = Literal["openai", "openai-responses", "anthropic", "gemini", "prompt"]
+Provider = str
+"""The name of a provider: of `models.providers.PROVIDERS`, or of a program's own model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
+from playhead.config.servers import RangeStrategyName
 from playhead.errors import NoDeviceError, UsageError
 from playhead.escaping import did_you_mean
 from playhead.stream.saving import is_device
@@ -17,7 +17,6 @@ from playhead.strict_json import parse_json
 
 if TYPE_CHECKING:
     from playhead.content.schema_shapes import Shape
-    from playhead.playback import Sink
 
 _LEAST_LIKENESS: Final = 0.5
 """The least likeness of a value to the suggested one: `shall` is nearest to `should`."""
@@ -110,25 +109,12 @@ Pairs = Annotated[
 ArgsJson = Annotated[
     str | None, typer.Option("--args", metavar="JSON", help="All arguments of the tool, as a JSON object.")
 ]
-SinkName = Annotated[
-    str | None,
-    typer.Option(
-        "--sink",
-        metavar="SINK",
-        help="Where to play: device, null, wave:FILE, pcm:FILE (bare 16-bit samples; pcm:- is stdout), or"
-        " frames:FILE and frames+opus:FILE (frames of 60 ms in real time).",
-    ),
-]
 
-
-_SinkKind = Literal["device", "null", "wave", "pcm", "frames", "frames+opus"]
-_RESULT: Final = "the result of this command"
+_STRATEGIES: Final = get_args(RangeStrategyName)
 
 
 def _strategies(incomplete: str) -> list[str]:
-    from playhead.stream.strategies import STRATEGY_NAMES
-
-    return [name for name in STRATEGY_NAMES if name.startswith(incomplete)]
+    return [name for name in _STRATEGIES if name.startswith(incomplete)]
 
 
 Strategy = Annotated[
@@ -136,8 +122,8 @@ Strategy = Annotated[
     typer.Option(
         "--strategy",
         metavar="NAME",
-        help="How ranges are requested: uri-template, arguments, query, params, meta, tool, cursor, poll,"
-        " file, http-range or whole. [default: each that the server offers, until one works]",
+        help=f"How ranges are requested: {', '.join(_STRATEGIES[:-1])} or {_STRATEGIES[-1]}."
+        " [default: each that the server offers, until one works]",
         autocompletion=_strategies,
     ),
 ]
@@ -352,59 +338,6 @@ def unusable_value(error: typer.BadParameter) -> str:
         case _:
             expected = fault["msg"].removeprefix("Value error, ")
     return f"{expected}, got {text!r}"
-
-
-def make_sink(
-    text: str | None, *, real_time: bool, stdout_has: str = _RESULT, device: str | None = None
-) -> Sink:
-    """Make the sink that `--sink` names, by default the audio device, which `--device` may name.
-
-    Raises as `check_sink`. A missing device is reported when it is opened (`NoDeviceError`).
-    """
-    name, path = check_sink(text, stdout_has=stdout_has)
-    from playhead.playback import DeviceSink, FrameCodec, FrameFileSink, NullSink, PcmSink, WaveSink
-
-    match name:
-        case "device":
-            return DeviceSink(device=device)
-        case "null":
-            return NullSink(real_time=real_time)
-        case "wave":
-            return WaveSink(path)
-        case "pcm":
-            return PcmSink(path)
-        case "frames":
-            return FrameFileSink(path)
-        case "frames+opus":
-            return FrameFileSink(path, codec=FrameCodec.OPUS)
-        case _:
-            assert_never(name)
-
-
-def check_sink(text: str | None, *, stdout_has: str = _RESULT) -> tuple[_SinkKind, Path]:
-    """Return which sink `--sink` names, and its file, if any, without importing the sink.
-
-    `stdout_has` is what the command prints to stdout, empty if nothing. Raises `UsageError` for an unknown
-    name, a file that cannot be written, or `pcm:-` if stdout is not free or a terminal.
-    """
-    match (text or "device").partition(":"):
-        case (("device" | "null") as name, "", _):
-            return name, Path()
-        case ("pcm", ":", "-"):
-            if stdout_has:
-                raise UsageError(f"--sink pcm:- needs stdout, which has {stdout_has}; use --sink pcm:FILE")
-            if sys.stdout.isatty():
-                raise UsageError(
-                    "--sink pcm:-: samples are not printed on a terminal; pipe them, or use pcm:FILE"
-                )
-            return "pcm", Path("-")
-        case (("wave" | "pcm" | "frames" | "frames+opus") as name, ":", path) if path:
-            return name, file_to_write(Path(path), option=f"--sink {name}")
-        case _:
-            raise UsageError(
-                "--sink: expected device, null, wave:FILE, pcm:FILE, frames:FILE or frames+opus:FILE, "
-                f"got {text!r}"
-            )
 
 
 def file_to_write(path: Path, *, option: str) -> Path:

@@ -13,8 +13,8 @@ import typer
 
 from playhead.cli import parameters as p
 from playhead.cli.listening import Heard, Listening, listen, waiting_lines
-from playhead.cli.parameters import check_sink, make_sink
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
+from playhead.cli.sinks import SinkName, check_sink, make_sink
 from playhead.cli.sources import WEB_URL, Sources, are_media
 from playhead.cli.streams import StreamFlags, with_stream_flags
 from playhead.cli.targets import connected, find_media, limits_for, options_for
@@ -40,7 +40,7 @@ def play(
             show_default=False,
         ),
     ] = None,
-    sink: p.SinkName = None,
+    sink: SinkName = None,
     device: Annotated[
         str | None,
         typer.Option("--device", metavar="NAME|list", help="The audio device, by a part of its name."),

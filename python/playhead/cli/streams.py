@@ -16,8 +16,9 @@ import typer
 
 from playhead.cli import parameters as p
 from playhead.cli.listening import Heard, Listening, listen, stream_report, waiting_lines, warn_of_server
-from playhead.cli.parameters import file_to_write, has_device, make_sink
+from playhead.cli.parameters import file_to_write, has_device
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
+from playhead.cli.sinks import SinkName, make_sink
 from playhead.cli.targets import connected, find_media, find_server, options_for, stream_options
 from playhead.cli.terminal import (
     Terminal,
@@ -169,7 +170,7 @@ async def _save(stream: RangeStream, output: Path | None) -> str:
 
 def demo(
     query: Annotated[str, typer.Argument(help="What to ask the music tool for.")] = "",
-    sink: p.SinkName = None,
+    sink: SinkName = None,
     real_time: Annotated[
         bool, typer.Option("--real-time", help="Without an audio device: play at the speed of a speaker.")
     ] = False,

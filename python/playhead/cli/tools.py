@@ -10,8 +10,8 @@ import typer
 
 from playhead.cli import parameters as p
 from playhead.cli.listening import Heard, listen, waiting_lines
-from playhead.cli.parameters import check_sink, make_sink
 from playhead.cli.runner import EXIT_DONE, EXIT_NO_CONNECTION, Report, run_command
+from playhead.cli.sinks import SinkName, check_sink, make_sink
 from playhead.cli.targets import (
     arguments_for,
     call_tool,
@@ -149,7 +149,7 @@ def call(
     config: p.ConfigFile = None,
     tool_config: p.ToolConfigFile = None,
     trusted: p.Trust = False,
-    sink: p.SinkName = None,
+    sink: SinkName = None,
     quiet: Annotated[
         bool, typer.Option("--no-play", help="Show links and audio instead of playing them.")
     ] = False,

@@ -98,8 +98,8 @@ def _block(block: object, index: int, features: Features) -> object:
         return _text_block(_link_line(block), block, features)
     if kind == "file" and isinstance(file := block.get("file"), dict):
         return _text_block(_link_line(file), block, features)
-    if kind == "audio":
-        contents = {"uri": f"tool-result:/audio/{index}", "blob": block.get("data")}
+    if isinstance(kind, str) and kind in BLOCK_TYPES and BLOCK_TYPES[kind].has_data:
+        contents = {"uri": f"tool-result:/{kind}/{index}", "blob": block.get("data")}
         if "mimeType" in block:
             contents["mimeType"] = block["mimeType"]
         return _with_shared(block, {"type": "resource", "resource": contents}, features)

@@ -44,7 +44,7 @@ __all__ = ["RangedResource", "ReadCallable", "ResourceBytes", "ranged_resource"]
 
 META_KEY: Final = "playhead/range"
 """The key of `_meta` that holds `{"start": …, "end": …}`."""
-PAGE_BYTES: Final = 8 * MIB
+SERVED_PAGE_BYTES: Final = 8 * MIB
 """Limits a page by default. In base64 it takes a third more, all in one message."""
 RESOURCE_NOT_FOUND: Final = -32002
 """The error code for an unknown resource before revision 2026-07-28."""
@@ -79,8 +79,8 @@ def ranged_resource(
     size_bytes: int | None = None,
     sha256: str | None = None,
     meta_key: str = META_KEY,
-    page_bytes: int = PAGE_BYTES,
-    whole_bytes: int = PAGE_BYTES,
+    page_bytes: int = SERVED_PAGE_BYTES,
+    whole_bytes: int = SERVED_PAGE_BYTES,
     end_marker: bytes = b"",
     files: FileForm | None = None,
     ttl_seconds: float = 0.0,

@@ -26,7 +26,7 @@ PROBE_BYTES = 8 * KIB
 """The size of a stream's first page, because the answer is used as that page."""
 PROBE_SECONDS = 5.0
 """Limits the wait for the answer to a probe."""
-PAGE_BYTES = 64 * KIB
+NUMBERED_PAGE_BYTES = 64 * KIB
 """The page size to request if a server numbers its pages and lets the client choose it: 1.6 s at 320
 kbit/s."""
 
@@ -115,9 +115,9 @@ class Prober:
                 base, following = 1, await page_if_any(2, half)
             if following != first[half : 2 * half]:
                 raise self._unclear(f"pages {base} and {base + 1} that do not follow each other")
-            step = len(await page(base, PAGE_BYTES))
-            if step > PAGE_BYTES:
-                raise self._unclear(f"a page of {step} bytes for a size of {PAGE_BYTES}")
+            step = len(await page(base, NUMBERED_PAGE_BYTES))
+            if step > NUMBERED_PAGE_BYTES:
+                raise self._unclear(f"a page of {step} bytes for a size of {NUMBERED_PAGE_BYTES}")
         else:
             following = await page_if_any(base + 1, size)
             if base == 0 and following == first:

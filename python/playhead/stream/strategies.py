@@ -3,7 +3,7 @@
 MCP has no ranged read, so servers have developed their own forms. `FORMS` lists them in the order in which
 they are tried. The entry of a form decides from the `ResourceFacts` whether the server offers it, and returns
 the strategy that makes the requests and reads the answers. Both are in this file, so that a new form is one
-entry and one test.
+entry, its name in `config.servers.RangeStrategyName` and one test.
 
 Pure: no strategy sends a request. `FileStrategy` and `HttpRangeStrategy` only name the source; the client
 reads it over HTTP.

@@ -16,15 +16,11 @@ from playhead.agent.conversation import (
     ToolResult,
     UserMessage,
 )
-from playhead.agent.models.attachments import (
-    ANTHROPIC,
-    GEMINI,
-    OPENAI,
-    OPENAI_RESPONSES,
-    TEXT_ONLY,
-    MediaPolicy,
-    fit_media,
-)
+from playhead.agent.models.anthropic import ANTHROPIC
+from playhead.agent.models.attachments import TEXT_ONLY, MediaPolicy, fit_media
+from playhead.agent.models.gemini import GEMINI
+from playhead.agent.models.openai_chat import OPENAI
+from playhead.agent.models.openai_responses import OPENAI_RESPONSES
 
 HEADS = {
     "image/png": b"\x89PNG\r\n\x1a\n",

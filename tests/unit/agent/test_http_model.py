@@ -35,6 +35,7 @@ from playhead.agent.conversation import (
 from playhead.agent.models.gemini import GeminiModel
 from playhead.agent.models.http_model import HttpModel, retry_delay_seconds
 from playhead.agent.models.openai_chat import CompatibleModel, OpenAIChatModel
+from playhead.agent.models.providers import PROVIDERS, open_model
 from playhead.errors import (
     ConnectError,
     ConnectionLostError,
@@ -539,6 +540,16 @@ async def test_the_wait_is_the_one_that_the_provider_asks_for(
             mock_clock.jump(seconds)
             await trio.testing.wait_all_tasks_blocked(0.01)
             assert len(server.requests) == requests
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_model_is_opened_by_the_name_of_its_provider_and_a_key_of_the_environment(provider: str) -> None:
+    variables = PROVIDERS[provider].key_variables
+    with pytest.raises(UsageError, match=" or ".join(variables)):
+        open_model(provider, "m", base_url=None, environment={})
+    for variable in variables:
+        model = open_model(provider, "m", base_url=None, environment={variable: KEY})
+        assert model.provider == ("openai" if provider == "prompt" else provider)
 
 
 @every_model

@@ -331,7 +331,7 @@ class Unending:
 
 async def test_a_reply_without_its_end_is_an_error_that_names_the_model() -> None:
     with pytest.raises(ModelError, match="expected a ReplyEnd as the last piece of the reply of m, got none"):
-        await pieces_of(PromptModel(Unending()), request())  # type: ignore[arg-type]
+        await pieces_of(PromptModel(Unending()), request())
 
 
 # --- templates ---

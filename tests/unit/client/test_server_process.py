@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from playhead.client import connect
 from playhead.client.transports.server_process import (
     INHERITED_VARIABLES,
+    QUICK_GRACE_SECONDS,
     ServerProcess,
     StartedServer,
+    open_server,
     started_early,
 )
 from playhead.config.servers import ServerConfig, from_command
@@ -73,3 +78,15 @@ async def test_a_command_that_cannot_start_fails_in_the_session_as_ever() -> Non
         with pytest.raises(ConnectError, match="cannot start the server '/no/such/program': no such command"):
             async with connect(target):
                 pass
+
+
+async def test_a_child_that_outlives_the_server_has_time_to_end_after_sigterm(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    child = "trap 'echo saved; exit' TERM; echo ready; while :; do sleep 60 & wait; done"
+    async with open_server(["/bin/sh", "-c", f"({child}) & read -r line"], env=None, cwd=None) as server:
+        assert await server.stdout.receive_some() == b"ready\n"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(server.stop, quick=False))
+            assert await server.stdout.receive_some() == b"saved\n"
+            mock_clock.jump(QUICK_GRACE_SECONDS)

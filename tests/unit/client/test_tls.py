@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpcore2
 import pytest
+import trio
 import trustme
 from mcp.server.mcpserver import MCPServer
 
+from playhead.agent.conversation import ModelRequest
+from playhead.agent.models.openai_chat import CompatibleModel
 from playhead.client import connect
 from playhead.client.transports import tls
 from playhead.client.transports.http_client import HttpClient, HttpRequest
-from playhead.client.transports.http_errors import tls_reason
+from playhead.client.transports.tls import tls_reason
+from playhead.client.web import Web, origin_of
+from playhead.config.auth import ClientCredentials
 from playhead.config.servers import ServerConfig, load_servers
-from playhead.errors import ConfigError, ConnectError
+from playhead.errors import ConfigError, ConnectError, ModelError
 from playhead.servers.http import tls_context
 from playhead.web_address import WebAddress
+from tests.loop_kit import user
 from tests.servers.counted_http import CountedServer, counted_http
+from tests.servers.raw_origin import RawOrigin, answer, raw_origin
 
 
 class Files:
@@ -94,6 +101,51 @@ async def test_a_certificate_of_an_unknown_authority_is_refused_with_the_key_to_
         assert server.queries == []
     assert "certificate" in said
     assert "tls.authorities" in said
+
+
+async def test_the_certificate_of_an_authorization_server_is_refused_with_the_key_to_set(
+    files: Files, tmp_path: Path
+) -> None:
+    async with tls_server(files) as authority:
+
+        async def refuse(_origin: RawOrigin, stream: trio.SocketStream, _head: bytes) -> None:
+            where = f'www-authenticate: Bearer resource_metadata="{authority.url}"'
+            await answer(stream, "401 Unauthorized", b"", where)
+
+        async with raw_origin(refuse) as origin:
+            config = ServerConfig(
+                name="it",
+                url=f"{origin.url}/mcp",
+                auth=ClientCredentials(token_folder=tmp_path, client_id="jukebox", client_secret="hush"),
+                allow_origins=(authority.url.removesuffix("/mcp"),),
+            )
+            said = await said_when_refused(config)
+        assert authority.queries == []
+    assert "which authorization needs: certificate verification failed" in said
+    assert "set tls.authorities" in said
+
+
+async def play_url(url: str) -> None:
+    async with aclosing(Web(allow_origins={origin_of(url)})) as web:
+        await web.ask(url)
+
+
+async def ask_model(url: str) -> None:
+    model = CompatibleModel("m", base_url=url, max_retries=0)
+    async with model, model.stream(ModelRequest(messages=(user("Play"),))):
+        raise AssertionError("answered")
+
+
+@pytest.mark.parametrize("reach", [play_url, ask_model])
+async def test_without_a_servers_file_ssl_cert_file_is_named_and_helps(
+    reach: Callable[[str], Awaitable[None]], files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with tls_server(files) as server:
+        with pytest.raises(ConnectError, match=r"certificate verification failed \(.+\); set SSL_CERT_FILE"):
+            await reach(server.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(files.authority))
+        with suppress(ModelError):  # it answers, but is no model
+            await reach(server.url)
 
 
 async def test_a_certificate_for_another_name_is_refused(files: Files, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
 from playhead._core import DeviceCallback, Dither
+from playhead.cli import sinks
 from playhead.concurrency import JOIN_SECONDS
 from playhead.errors import ClosedError, DecodeError, NoDeviceError, UsageError
 from playhead.playback.conversion import little_endian
@@ -734,3 +735,9 @@ def test_a_device_buffer_outside_20_to_120_ms_is_refused() -> None:
     for buffer_ms in (19, 121):
         with pytest.raises(UsageError, match="20 to 120"):
             DeviceSink(buffer_ms=buffer_ms)
+
+
+@pytest.mark.parametrize("form", sinks.SINKS)
+def test_each_form_of_the_command_lines_option_makes_its_sink(form: str, tmp_path: Path) -> None:
+    sink = sinks.make_sink(form.replace("FILE", str(tmp_path / "it")), real_time=False)
+    assert sink.name.partition(":")[0] == form.partition(":")[0].removesuffix("+opus")

@@ -22,7 +22,7 @@ from mcp.shared.uri_template import UriTemplate
 from playhead.errors import UsageError
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
 from playhead.servers.audio.audio_server import TEMPLATE, URI, open_audio_server, serve
-from playhead.servers.ranged_resource import PAGE_BYTES
+from playhead.servers.ranged_resource import SERVED_PAGE_BYTES
 from tests.servers.loopback import started
 from tests.servers.messages import initialize
 from tests.servers.ranged_read import read_blob
@@ -203,9 +203,9 @@ async def test_another_uri_is_an_unknown_resource(mode: Literal["legacy", "auto"
 
 
 async def test_a_huge_range_is_answered_with_its_first_bytes() -> None:
-    body = bytes(PAGE_BYTES + 1000)
+    body = bytes(SERVED_PAGE_BYTES + 1000)
     async with raw_origin(ignores_ranges(body)) as origin, client(allow_origins=(origin.url,)) as connected:
-        assert len(await by_arguments(connected, origin.url, 0, 10**12)) == PAGE_BYTES
+        assert len(await by_arguments(connected, origin.url, 0, 10**12)) == SERVED_PAGE_BYTES
 
 
 async def test_an_origin_that_ignores_ranges_is_sliced_and_never_repeated() -> None:

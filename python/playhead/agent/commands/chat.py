@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Annotated
 
 import trio
 import typer
 
+from playhead.agent.models.providers import ProviderName, open_model
 from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, Report, run_command
+from playhead.cli.sinks import SinkName, make_sink
 from playhead.cli.targets import with_permissions
 from playhead.cli.terminal import Terminal, clock, escape_line
 from playhead.cli.trust import with_consent
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from playhead.config.tools import ApprovalPolicy, ApprovalRule, ToolConfigSources
     from playhead.config.trust import Trust
     from playhead.playback import Player, Sink
-
-ProviderName = Literal["openai", "openai-responses", "anthropic", "gemini", "prompt"]
 
 
 def chat(
@@ -63,7 +63,7 @@ def chat(
     trusted: p.Trust = False,
     allow_origins: p.AllowOrigins = None,
     allow_paths: p.AllowPaths = None,
-    sink: p.SinkName = None,
+    sink: SinkName = None,
     system: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="System prompt.", show_default=False)
     ] = None,
@@ -115,15 +115,9 @@ def chat(
     allowed = allowed_rules(allow)
     single_message = _message(message, json_output=json_output)
     template = None if prompt_template is None else text_of(prompt_template, option="--prompt-template")
+    opened = open_model(provider, model, base_url=base_url, environment=os.environ)
     setup = ChatSetup(
-        model=opened_model(
-            provider,
-            model,
-            base_url=base_url,
-            template=template,
-            template_name=str(prompt_template),
-            environment=os.environ,
-        ),
+        model=opened if provider != "prompt" else _prompt_model(opened, template, str(prompt_template)),
         message=single_message,
         servers=None if servers is None else tuple(name.strip() for name in servers.split(",")),
         config=config,
@@ -133,7 +127,7 @@ def chat(
         tool_config=tool_config,
         trusted=trusted,
         # In real time, so that the commands of a conversation have something to act on.
-        sink=None if json_output and sink is None else p.make_sink(sink, real_time=single_message is None),
+        sink=None if json_output and sink is None else make_sink(sink, real_time=single_message is None),
         system=_system(system),
         record=record,
         verbose=verbose,
@@ -372,75 +366,6 @@ async def _open_hub(
                 unused = escape_line(f"--allow {rule.server}/{rule.tool}")
                 terminal.say(f"{unused} fits none of the {len(names)} tools", style="yellow")
         yield hub
-
-
-# --- the model -------------------------------------------------------------------------------------------
-
-
-_KEYS: Final[Mapping[ProviderName, tuple[str, ...]]] = {
-    "openai": ("OPENAI_API_KEY",),
-    "openai-responses": ("OPENAI_API_KEY",),
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "prompt": ("OPENAI_API_KEY",),
-}
-"""The variables that each provider's own tools read. API keys are read here and nowhere else."""
-_NO_KEY: Final = "none"
-"""Stands for the key of a local server, in a request that must have one."""
-
-
-def opened_model(
-    provider: ProviderName,
-    name: str,
-    *,
-    base_url: str | None,
-    template: str | None,
-    template_name: str = "--prompt-template",
-    environment: Mapping[str, str],
-) -> AbstractAsyncContextManager[Model]:
-    """Make the model; its connections are pooled while the context is open.
-
-    `base_url` None means the provider's own address. With one, `openai` is any compatible server. Raises
-    `UsageError` (at once, not on entering) for a missing key, and an invalid template or address.
-    """
-    key = _key(provider, base_url=base_url, environment=environment)
-    match provider:
-        case "openai" if base_url is None:
-            from playhead.agent.models.openai_chat import OpenAIChatModel
-
-            return OpenAIChatModel(name, api_key=key or _NO_KEY)
-        case "openai" | "prompt":
-            from playhead.agent.models.openai_chat import OPENAI_URL, CompatibleModel
-
-            inner = CompatibleModel(name, base_url=base_url or OPENAI_URL, api_key=key)
-            return inner if provider == "openai" else _prompt_model(inner, template, template_name)
-        case "openai-responses":
-            from playhead.agent.models.openai_responses import OpenAIResponsesModel
-
-            return OpenAIResponsesModel(name, api_key=key or _NO_KEY, base_url=base_url)
-        case "anthropic":
-            from playhead.agent.models.anthropic import AnthropicModel
-
-            return AnthropicModel(name, api_key=key or _NO_KEY, base_url=base_url)
-        case "gemini":
-            from playhead.agent.models.gemini import GeminiModel
-
-            return GeminiModel(name, api_key=key or _NO_KEY, base_url=base_url)
-        case _:
-            assert_never(provider)
-
-
-def _key(provider: ProviderName, *, base_url: str | None, environment: Mapping[str, str]) -> str | None:
-    names = _KEYS[provider]
-    for name in names:
-        if key := environment.get(name, "").strip():
-            return key
-    from playhead.net_guard import is_loopback
-
-    if base_url is not None and is_loopback(base_url):
-        return None
-    where = "" if base_url is None else "; only a --base-url on this machine works without a key"
-    raise UsageError(f"--provider {provider} needs an API key: set {' or '.join(names)}{where}")
 
 
 def is_readable(url: str | None) -> bool:

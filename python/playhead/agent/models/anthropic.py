@@ -50,7 +50,7 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.models.attachments import ANTHROPIC, MediaPolicy, fit_media
+from playhead.agent.models.attachments import GIF, JPEG, PNG, WEBP, MediaPolicy, fit_media
 from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
@@ -65,6 +65,7 @@ from playhead.agent.models.json_fields import (
 )
 from playhead.agent.models.tool_schema import object_schema
 from playhead.errors import ModelError, UsageError
+from playhead.limits import MIB
 
 __all__ = ["MAX_TOKENS", "AnthropicDecoder", "AnthropicModel", "encode"]
 
@@ -75,6 +76,12 @@ API_VERSION: Final = "2026-10-21"
 """The version that the official SDK 2.12 asks for, whose types the codec follows."""
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+ANTHROPIC: Final = MediaPolicy(
+    images=frozenset({JPEG, PNG, GIF, WEBP}),
+    item_chars=5 * MIB,  # the API counts the base64 and refuses more
+    request_chars=24 * MIB,  # of the 32 MB allowed for a request: the rest is for text
+    items=100,  # the limit of the models with the smallest window
+)
 
 
 class AnthropicModel(HttpModel):

@@ -25,11 +25,10 @@ from playhead.agent.conversation import (
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, format_of_mime, sniff, split_mime
 from playhead.content.formats import base64_problem, decoded_bytes
 from playhead.content.image_files import IMAGE_TYPES, image_type
-from playhead.limits import MIB
 from playhead.results.model_text import size_words
 
-_JPEG, _PNG, _GIF, _WEBP = "image/jpeg", "image/png", "image/gif", "image/webp"
-_ALIASES: Final = {"image/jpg": _JPEG, "image/pjpeg": _JPEG, "image/x-png": _PNG}
+JPEG, PNG, GIF, WEBP = "image/jpeg", "image/png", "image/gif", "image/webp"
+_ALIASES: Final = {"image/jpg": JPEG, "image/pjpeg": JPEG, "image/x-png": PNG}
 _MIME: Final = re.compile(r"[\w.+-]{1,50}/[\w.+-]{1,50}", re.ASCII)
 _HEAD_CHARS: Final = SNIFF_BYTES // 3 * 4
 """Whole groups of base64 that hold enough bytes for sniffing."""
@@ -50,34 +49,6 @@ class MediaPolicy:
     """The limit on the number of attachments in a request."""
 
 
-ANTHROPIC: Final = MediaPolicy(
-    images=frozenset({_JPEG, _PNG, _GIF, _WEBP}),
-    item_chars=5 * MIB,  # the API counts the base64 and refuses more
-    request_chars=24 * MIB,  # of the 32 MB allowed for a request: the rest is for text
-    items=100,  # the limit of the models with the smallest window
-)
-OPENAI: Final = MediaPolicy(
-    images=frozenset({_JPEG, _PNG, _GIF, _WEBP}),
-    audio=((AudioFormat.WAV, "audio/wav"), (AudioFormat.MP3, "audio/mpeg")),
-    item_chars=20 * MIB,  # the documented limit of one image; also what most compatible servers allow
-    request_chars=40 * MIB,  # of the 50 MB allowed for all images of a request
-    items=100,  # 500 are allowed; compatible servers allow far fewer
-)
-OPENAI_RESPONSES: Final = replace(OPENAI, audio=())  # its input has no audio
-GEMINI: Final = MediaPolicy(
-    images=frozenset({_JPEG, _PNG, _WEBP, "image/heic", "image/heif"}),
-    audio=(
-        (AudioFormat.WAV, "audio/wav"),
-        (AudioFormat.MP3, "audio/mp3"),
-        (AudioFormat.FLAC, "audio/flac"),
-        (AudioFormat.VORBIS, "audio/ogg"),
-        (AudioFormat.AAC, "audio/aac"),
-        (AudioFormat.AIFF, "audio/aiff"),
-    ),
-    item_chars=14 * MIB,  # leaves room for text within the 20 MB of a request
-    request_chars=16 * MIB,  # a request with inline data may have 20 MB; more needs uploading
-    items=100,  # far below the API's 3,600 images; the size limit applies first
-)
 TEXT_ONLY: Final = MediaPolicy()
 """For a model that neither sees nor hears."""
 

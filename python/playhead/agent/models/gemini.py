@@ -47,7 +47,7 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.models.attachments import GEMINI, MediaPolicy, fit_media
+from playhead.agent.models.attachments import JPEG, PNG, WEBP, MediaPolicy, fit_media
 from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
@@ -60,7 +60,9 @@ from playhead.agent.models.json_fields import (
     wire_name,
 )
 from playhead.agent.models.tool_schema import gemini_parameters
+from playhead.content.audio import AudioFormat
 from playhead.errors import ModelError, UsageError
+from playhead.limits import MIB
 
 __all__ = ["GeminiDecoder", "GeminiModel", "encode"]
 
@@ -71,6 +73,20 @@ _UNSIGNED: Final = "skip_thought_signature_validator"
 """The API's documented marker for calls without a signature of its own."""
 _IN_RESULTS: Final = frozenset({"image/jpeg", "image/png", "image/webp"})
 """The types that `functionResponse.parts` accepts, of those that are sent."""
+GEMINI: Final = MediaPolicy(
+    images=frozenset({JPEG, PNG, WEBP, "image/heic", "image/heif"}),
+    audio=(
+        (AudioFormat.WAV, "audio/wav"),
+        (AudioFormat.MP3, "audio/mp3"),
+        (AudioFormat.FLAC, "audio/flac"),
+        (AudioFormat.VORBIS, "audio/ogg"),
+        (AudioFormat.AAC, "audio/aac"),
+        (AudioFormat.AIFF, "audio/aiff"),
+    ),
+    item_chars=14 * MIB,  # leaves room for text within the 20 MB of a request
+    request_chars=16 * MIB,  # a request with inline data may have 20 MB; more needs uploading
+    items=100,  # far below the API's 3,600 images; the size limit applies first
+)
 
 
 class GeminiModel(HttpModel):

@@ -19,6 +19,7 @@ import trio
 
 from playhead.agent.conversation import Provider, ReplyPiece
 from playhead.agent.models.json_fields import parse_event
+from playhead.client.transports.tls import tls_reason
 from playhead.content.audio import split_mime
 from playhead.errors import (
     ConnectError,
@@ -45,7 +46,8 @@ def transport_error(error: BaseException | None, *, place: str) -> TransportErro
     kind = type(error).__name__
     match error:
         case httpx2.ConnectTimeout() | httpx2.ConnectError():
-            return ConnectError(f"could not connect to {place} ({kind}); check base_url and the network")
+            reason = tls_reason(error, has_entry=False) or f"{kind}; check base_url and the network"
+            return ConnectError(f"could not connect to {place}: {reason}")
         case httpx2.TimeoutException():
             return DeadlineError(
                 f"{place} sent nothing for too long ({kind}); raise timeout_seconds, or retry"

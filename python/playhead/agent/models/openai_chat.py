@@ -29,7 +29,7 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.models.attachments import OPENAI, MediaPolicy, fit_media
+from playhead.agent.models.attachments import GIF, JPEG, PNG, WEBP, MediaPolicy, fit_media
 from playhead.agent.models.http_model import (
     MAX_RETRIES,
     NO_FIELDS,
@@ -40,7 +40,8 @@ from playhead.agent.models.http_model import (
 from playhead.agent.models.json_fields import wire_name
 from playhead.agent.models.openai_chat_stream import ChatDecoder
 from playhead.agent.models.tool_schema import object_schema
-from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.content.audio import AudioFormat
+from playhead.limits import DEFAULT_LIMITS, MIB, Limits
 
 __all__ = [
     "ChatDecoder",
@@ -58,6 +59,13 @@ MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
 
 _AUDIO_FORMATS: Final = {"audio/mpeg": "mp3"}
 """The format names of `input_audio`; others are the second half of the MIME type."""
+OPENAI: Final = MediaPolicy(
+    images=frozenset({JPEG, PNG, GIF, WEBP}),
+    audio=((AudioFormat.WAV, "audio/wav"), (AudioFormat.MP3, "audio/mpeg")),
+    item_chars=20 * MIB,  # the documented limit of one image; also what most compatible servers allow
+    request_chars=40 * MIB,  # of the 50 MB allowed for all images of a request
+    items=100,  # 500 are allowed; compatible servers allow far fewer
+)
 
 
 class OpenAIChatModel(HttpModel):

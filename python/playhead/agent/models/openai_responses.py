@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, assert_never
 
 from playhead.agent.conversation import (
@@ -39,7 +39,7 @@ from playhead.agent.conversation import (
     ToolResult,
     UserMessage,
 )
-from playhead.agent.models.attachments import OPENAI_RESPONSES, MediaPolicy, fit_media
+from playhead.agent.models.attachments import MediaPolicy, fit_media
 from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import (
@@ -51,7 +51,7 @@ from playhead.agent.models.json_fields import (
     tool_call,
     wire_name,
 )
-from playhead.agent.models.openai_chat import OPENAI_URL, arguments_text, audio, result_text
+from playhead.agent.models.openai_chat import OPENAI, OPENAI_URL, arguments_text, audio, result_text
 from playhead.agent.models.tool_schema import object_schema
 from playhead.errors import ModelError
 from playhead.escaping import shortened
@@ -60,6 +60,7 @@ __all__ = ["OpenAIResponsesModel", "ResponsesDecoder", "encode", "reasons"]
 
 _UNREASONING: Final = ("gpt-3", "gpt-4", "chatgpt-4")
 """The beginnings of the names of models that don't reason."""
+OPENAI_RESPONSES: Final = replace(OPENAI, audio=())  # its input has no audio
 
 
 class OpenAIResponsesModel(HttpModel):

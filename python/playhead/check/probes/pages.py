@@ -14,6 +14,7 @@ from playhead.check.target import Target
 from playhead.client.transports.rpc_errors import PAST_END, text_of
 from playhead.errors import Base64Error, PlayheadError
 from playhead.limits import MIB
+from playhead.stream.options import DEFAULT_OPTIONS
 from playhead.stream.strategies import ReadStrategy, ResourceFacts, candidate_strategies
 
 MOST_BYTES: Final = 4 * MIB
@@ -21,7 +22,7 @@ MOST_BYTES: Final = 4 * MIB
 DONE: Final = b"[DONE]"
 TELLING_BYTES: Final = 64
 """The length of a run that identifies its place: only a resource that repeats itself has such a run twice."""
-_PAGE_BYTES: Final = 100 * 1024
+_PAGE_BYTES: Final = DEFAULT_OPTIONS.page_bytes
 _MOST_PAGES: Final = 64
 """The limit of the sequential read: a server with 1 KiB pages does not get 4,000 requests."""
 

@@ -32,7 +32,7 @@ from playhead.errors import PlayheadError
 from playhead.limits import KIB, MIB
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 
-PAGE_BYTES: Final = 16_381
+ODD_PAGE_BYTES: Final = 16_381
 """Bytes per page: a prime, so that no page starts at a base64 group or at a block of the file."""
 DEFAULT_PAGE_BYTES: Final = DEFAULT_OPTIONS.page_bytes
 WRONG_ALREADY: Final = "single pages are wrong already"
@@ -86,11 +86,11 @@ class _Reads:
         size = announced if isinstance(announced, int) and not isinstance(announced, bool) else None
         plain = await self.pages.read_plain() if size is None or size <= MOST_BYTES else None
         known_size = len(plain) if plain else size
-        page_bytes = PAGE_BYTES if known_size is None else max(1, min(PAGE_BYTES, known_size // 5))
+        page_bytes = ODD_PAGE_BYTES if known_size is None else max(1, min(ODD_PAGE_BYTES, known_size // 5))
         if not await self._probe_first(page_bytes, plain):
             return
         reference = await self._reference(plain)
-        page_bytes = max(1, min(PAGE_BYTES, len(reference.data) // 5))
+        page_bytes = max(1, min(ODD_PAGE_BYTES, len(reference.data) // 5))
         if not await self._probe_samples(reference, page_bytes):
             return
         await self._probe_end(reference, size, page_bytes)

@@ -34,7 +34,7 @@ from playhead.results.candidates import (
 from playhead.results.plan import Plan, PlayAudio
 from playhead.stream.options import StreamOptions
 
-PAGE_BYTES: Final = 4 * KIB
+SNIFF_PAGE_BYTES: Final = 4 * KIB
 """Requested size. `SNIFF_BYTES` would do, but a server may round a range or refuse an odd one."""
 _HELD: Final = Verdict(reason="not asked: the result itself holds audio")
 
@@ -121,8 +121,8 @@ class Sniffing:
         """Return the first bytes of a resource, or why they could not be read."""
         small = replace(
             self.options,
-            page_bytes=PAGE_BYTES,
-            capacity_bytes=PAGE_BYTES,
+            page_bytes=SNIFF_PAGE_BYTES,
+            capacity_bytes=SNIFF_PAGE_BYTES,
             in_flight=1,
             profile="save",
             patience_seconds=self.limits.sniff_seconds,
@@ -171,9 +171,9 @@ class Sniffing:
             address = local_path(address)
         whole = self.limits.playlist_bytes + 1
         is_named = is_playlist(None, address)
-        head = await self.streams.head(address, whole if is_named else PAGE_BYTES)
+        head = await self.streams.head(address, whole if is_named else SNIFF_PAGE_BYTES)
         if (is_named or is_playlist(head.mime_type, "")) and sniff(head.data) in (None, AudioFormat.TEXT):
-            if len(head.data) == PAGE_BYTES != head.total_bytes:
+            if len(head.data) == SNIFF_PAGE_BYTES != head.total_bytes:
                 head = await self.streams.head(address, whole)
             return Playlist(head.data, address, is_local)
         self._heads[address] = head

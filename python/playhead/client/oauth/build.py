@@ -28,6 +28,7 @@ from playhead.client.oauth.tokens import FileTokens, token_file
 from playhead.client.transports.http_auth import as_ours
 from playhead.client.transports.http_client import TRANSPORT_ERRORS, HttpClient
 from playhead.client.transports.http_proxies import environment_proxies
+from playhead.client.transports.tls import tls_reason
 from playhead.concurrency import unwrap_exception_group
 from playhead.config.auth import AuthSettings, ClientCredentials, OAuthLogin
 from playhead.errors import AccessDeniedError, ConnectionLostError, DeadlineError, UsageError
@@ -335,8 +336,9 @@ class _Login:
             try:
                 response = await client.send(await as_ours(request))
             except TRANSPORT_ERRORS as error:
+                reason = tls_reason(error) or type(error).__name__
                 raise ConnectionLostError(
-                    f"no answer from {server.place} ({type(error).__name__}) while authorizing"
+                    f"no answer from {server.place} while authorizing: {reason}"
                 ) from None
             await response.aclose()
         if response.status == 401:

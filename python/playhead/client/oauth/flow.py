@@ -37,6 +37,7 @@ from playhead.client.oauth.tokens import Challenge, FileTokens
 from playhead.client.transports.http_auth import send_whole
 from playhead.client.transports.http_client import TRANSPORT_ERRORS, HttpClient, guarded_client
 from playhead.client.transports.http_proxies import environment_proxies
+from playhead.client.transports.tls import tls_reason
 from playhead.errors import (
     AccessDeniedError,
     AuthorizationNeededError,
@@ -290,8 +291,9 @@ class OAuth(httpx2.Auth):
             try:
                 return await send_whole(client, request, allowed=ANSWER_BYTES)
             except TRANSPORT_ERRORS as error:
+                reason = tls_reason(error) or type(error).__name__
                 raise ConnectionLostError(
-                    f"no answer from {place}, which authorization needs ({type(error).__name__})"
+                    f"no answer from {place}, which authorization needs: {reason}"
                 ) from None
         raise DeadlineError(f"{place}, which authorization needs, did not answer in {seconds:g} s")
 

@@ -236,8 +236,8 @@ class Connection:
         `ConnectionLostError` or another `TransportError` if the connection failed, `RemoteError` for an error
         answer, `UsageError` for `params` that are not JSON, and the exceptions of `on_progress`. On a
         deadline or cancellation the server is notified, if the revision allows it. `arrivals` is notified of
-        the bytes of the answer, `report` of each progress report; `repeats` is the request of which this one
-        is a copy.
+        the bytes of the answer, and `report` of each progress report if there is no `on_progress`; `repeats`
+        is the request of which this one is a copy.
         """
         if on_progress is not None:
             async with reporting(on_progress) as reports:
@@ -248,6 +248,8 @@ class Connection:
                     total_seconds=total_seconds,
                     arrivals=arrivals,
                     report=reports.send,
+                    repeats=repeats,
+                    id=id,
                 )
         if self._failure is not None:
             raise self._failure.with_traceback(None)

@@ -27,6 +27,7 @@ from playhead.client.transports.http_client import (
     HttpRequest,
     HttpResponse,
 )
+from playhead.client.transports.tls import tls_reason
 from playhead.errors import (
     AccessDeniedError,
     BlockedAddressError,
@@ -469,7 +470,8 @@ def as_playhead_errors(url: str) -> Iterator[None]:
     try:
         yield
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-        raise ConnectError(f"could not connect to {shown}: {str(error) or type(error).__name__}") from error
+        reason = tls_reason(error, has_entry=False) or str(error) or type(error).__name__
+        raise ConnectError(f"could not connect to {shown}: {reason}") from error
     except httpcore2.TimeoutException as error:
         raise DeadlineError(f"{shown} sent nothing in time ({type(error).__name__})") from error
     except TRANSPORT_ERRORS as error:

@@ -1,16 +1,16 @@
-"""Check HTTP answers: statuses, TLS failures, and the JSON-RPC message of a POST."""
+"""Check HTTP answers: statuses, failed connections, and the JSON-RPC message of a POST."""
 
 from __future__ import annotations
 
 import os
 import socket
-import ssl
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from playhead._core import Frame
 from playhead.client.transports.rpc_errors import from_answer, names_lost_session, quoted
+from playhead.client.transports.tls import tls_reason
 from playhead.errors import (
     NO_DESCRIPTOR,
     AccessDeniedError,
@@ -32,28 +32,6 @@ from playhead.strict_json import STRICT_DECODER
 from playhead.web_address import WebAddress
 
 _REASON_KEYS: Final = ("detail", "message", "error", "error_description")
-
-
-def tls_reason(error: BaseException) -> str | None:
-    """The reason and the servers file key to set, if TLS caused `error`; HTTP libraries only chain the
-    cause."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLError):
-        cause = cause.__cause__ or cause.__context__
-    match cause:
-        case None:
-            return None
-        case ssl.SSLCertVerificationError():
-            return (
-                f"certificate verification failed ({cause.verify_message}); set tls.authorities to the"
-                " issuing CA if you trust it"
-            )
-        case _:
-            said = (getattr(cause, "reason", None) or type(cause).__name__).replace("_", " ").lower()
-            return (
-                f"TLS failed ({said}); does the server speak https on this port, and does it require a client"
-                " certificate (tls.certificate, tls.key)?"
-            )
 
 
 def place_of(url: str) -> str:

@@ -98,8 +98,8 @@ class ServerProcess:
         """End the server and everything in its group.
 
         Gracefully: close its stdin, wait `GRACE_SECONDS`, SIGTERM to the group, wait as long again, SIGKILL.
-        `quick` starts with SIGTERM and waits `QUICK_GRACE_SECONDS`. A cancellation makes the rest quick; the
-        group is gone when this returns or raises `Cancelled`.
+        `quick` starts with SIGTERM and waits `QUICK_GRACE_SECONDS`; so do children that outlive the server. A
+        cancellation makes the rest quick; the group is gone when this returns or raises `Cancelled`.
         """
         try:
             if not quick:
@@ -120,15 +120,17 @@ class ServerProcess:
     async def _stop_now(self) -> None:
         await trio.aclose_forcefully(self.stdin)
         if self._signal(signal.SIGTERM):
-            # Only the leader can be awaited. Children that outlive it have had the same grace.
             with trio.move_on_after(QUICK_GRACE_SECONDS):
                 await self.wait()
+                # Only the leader can be awaited: children that are left have the whole grace.
+                if self._signal(0):
+                    await trio.sleep_forever()
             self._signal(signal.SIGKILL)
         with trio.move_on_after(_REAP_SECONDS):
             await self.wait()
 
-    def _signal(self, number: signal.Signals) -> bool:
-        """Signal the whole group; False if it is empty."""
+    def _signal(self, number: int) -> bool:
+        """Signal the whole group (0 only looks for it); False if it is empty."""
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:

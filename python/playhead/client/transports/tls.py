@@ -1,4 +1,4 @@
-"""TLS contexts of connections to servers: the system's authorities, or those of the servers file."""
+"""TLS of connections: the system's authorities or those of the servers file, and why a handshake failed."""
 
 from __future__ import annotations
 
@@ -61,3 +61,28 @@ def _naming(config: ServerConfig, key: str, path: str | None) -> Iterator[None]:
         raise ConfigError(
             f"server {config.name!r}: expected tls.{key} to be a PEM file, got {path} ({error})"
         ) from error
+
+
+def tls_reason(error: BaseException, *, has_entry: bool = True) -> str | None:
+    """Return why TLS failed and what to set, if it caused `error`; HTTP libraries only chain the cause.
+
+    `has_entry` means that the connection follows the `tls` keys of an entry of the servers file.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    match cause:
+        case None:
+            return None
+        case ssl.SSLCertVerificationError():
+            key = "tls.authorities" if has_entry else "SSL_CERT_FILE"
+            return (
+                f"certificate verification failed ({cause.verify_message}); set {key} to a PEM file of the"
+                " issuing CA if you trust it"
+            )
+        case _:
+            reason = (getattr(cause, "reason", None) or type(cause).__name__).replace("_", " ").lower()
+            more = ", and does it require a client certificate (tls.certificate, tls.key)"
+            return (
+                f"TLS failed ({reason}); does the server speak https on this port{more if has_entry else ''}?"
+            )

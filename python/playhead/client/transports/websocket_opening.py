@@ -17,8 +17,8 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, RejectConnection, Request
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from playhead.client.transports.http_errors import place_of, tls_reason, unreachable
-from playhead.client.transports.tls import default_tls_context
+from playhead.client.transports.http_errors import place_of, unreachable
+from playhead.client.transports.tls import default_tls_context, tls_reason
 from playhead.errors import AccessDeniedError, ConfigError, ConnectError, UpgradeRefusedError, UsageError
 from playhead.limits import KIB, Limits
 from playhead.web_address import WebAddress

@@ -1,4 +1,5 @@
-"""Sinks, the outputs of the player. Every sink passes the suite in `playhead.testing.sinks`."""
+"""Sinks, the outputs of the player. Every sink passes the suite in `playhead.testing.sinks`, and has a row in
+`playhead.cli.sinks` if `--sink` names it."""
 
 from __future__ import annotations
 

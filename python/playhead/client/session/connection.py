@@ -236,7 +236,7 @@ class Connection:
         `ConnectionLostError` or another `TransportError` if the connection failed, `RemoteError` for an error
         answer, `UsageError` for `params` that are not JSON, and the exceptions of `on_progress`. On a
         deadline or cancellation the server is notified, if the revision allows it. `arrivals` is notified of
-        the bytes of the answer, and `report` of each progress report if there is no `on_progress`; `repeats`
+        the bytes of the answer, and `report` of each progress report, without `on_progress`; `repeats`
         is the request of which this one is a copy.
         """
         if on_progress is not None:

@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import trio
 import typer
@@ -25,6 +25,10 @@ from playhead.cli.targets import find_media, find_server, limits_for, opened_cac
 from playhead.cli.terminal import Terminal, human_bytes
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, UsageError
+
+if TYPE_CHECKING:
+    from playhead.client.call_results.media import BytesMedia, ResourceMedia
+    from playhead.stream.options import StreamOptions
 
 MOST_PROCESSES: Final = 64
 MOST_PLAYERS: Final = 1000
@@ -161,7 +165,9 @@ async def _play_all(
         try:
             async with connect(target, limits=limits_for(timeout), cache=pages) as session:
                 arguments = p.parse_arguments(pairs, None)
-                media = await find_media(session, name, arguments, terminal, playable=True, timeout=timeout)
+                media, *_ = await find_media(
+                    session, name, arguments, terminal, playable=True, timeout=timeout
+                )
                 record = await _play(media, session.default_options(), index, real_time)
         except PlayheadError as error:
             record = PlayRecord(item=index, failure=message_of(error))
@@ -180,7 +186,9 @@ async def _play_all(
     }
 
 
-async def _play(media: Any, options: Any, index: int, real_time: bool) -> PlayRecord:
+async def _play(
+    media: ResourceMedia | BytesMedia, options: StreamOptions, index: int, real_time: bool
+) -> PlayRecord:
     from playhead.cli.listening import WatchedMedia
     from playhead.playback import NullSink, Player
 

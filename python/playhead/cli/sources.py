@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import stat
 import sys
@@ -80,7 +81,13 @@ def _exists(word: str) -> bool:
 
 
 def _looks_like_file(word: str) -> bool:
-    is_word = len(word.split()) == 1 and "://" not in word and shutil.which(word) is None
+    try:
+        words = shlex.split(word)
+    except ValueError:  # a quotation mark that is part of a name
+        words = word.split()
+    if words and shutil.which(words[0]):
+        return False  # a command line, even if it ends with the name of a file
+    is_word = len(words) == 1 and "://" not in word
     return is_word or is_playlist(None, word) or is_audio(None, word) is True
 
 

@@ -41,6 +41,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["playhead serve audio"], False),
         (["./server.py", "tool", "x=1"], False),
         (["sh"], False),
+        (["sh server.sh song.mp3", "tool"], False),
+        (["'./server.py' song.m3u", "tool"], False),
     ],
 )
 def test_words_are_media_if_each_is_a_url_a_path_or_stdin(words: list[str], are: bool) -> None:

@@ -12,7 +12,7 @@ from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from playhead.check.report import to_junit, write_report
 from playhead.check.results import Report, TestResult
-from tests.unit.check.report_kit import empty, hostile, long, report, small, unavailable
+from tests.unit.check.report_kit import empty, hostile, long, report, small, triaged, unavailable
 
 CHILDREN = {
     "testsuites": {"testsuite"},
@@ -94,6 +94,11 @@ def test_an_undecided_test_is_skipped_with_its_reason_since_an_error_would_fail_
         assert result.message.startswith(reason)
 
 
+def test_an_accepted_failure_is_counted_as_skipped_in_its_suite(tmp_path: Path) -> None:
+    (suite,) = [suite for suite in suites(triaged(), tmp_path) if suite.name == "tool draw"]
+    assert (suite.tests, suite.failures, suite.skipped) == (1, 0, 1)
+
+
 def test_a_server_that_could_not_be_used_fails_the_build(tmp_path: Path) -> None:
     (case,) = cases(unavailable(), tmp_path)
     (result,) = case.result
@@ -108,7 +113,7 @@ def test_a_server_whose_connection_is_a_failed_test_is_counted_once(tmp_path: Pa
     assert [(suite.tests, suite.failures, suite.errors) for suite in found] == [(1, 1, 0)]
 
 
-@pytest.mark.parametrize("make", [small, hostile, empty, unavailable, long])
+@pytest.mark.parametrize("make", [small, triaged, hostile, empty, unavailable, long])
 def test_nothing_is_written_that_the_common_schema_has_not(make: Callable[[], Report]) -> None:
     root = ET.fromstring(to_junit(make()))
     assert root.tag == "testsuites"

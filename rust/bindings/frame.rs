@@ -1,4 +1,4 @@
-//! `Frame`.
+//! Python's `Frame`: the envelope and the blob spans of one JSON-RPC message, found by a scan without parsing it.
 
 use playhead_core::frame::{self, Field, Id, Kind};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -7,8 +7,8 @@ use pyo3::types::{PyBytes, PyList, PyMemoryView, PySlice};
 
 use crate::buffer::with_bytes;
 
-/// Messages of this length and more are scanned detached: a shorter one takes less time (about 100 µs) than
-/// attaching again may.
+/// A message of at least this length is scanned detached from the interpreter. The scan of a shorter one takes less
+/// time (about 100 µs) than attaching again may take.
 const DETACH_BYTES: usize = 2 << 20;
 
 #[pyclass(module = "playhead._core", frozen)]
@@ -22,7 +22,7 @@ impl Frame {
     #[new]
     #[pyo3(signature = (data, /))]
     fn new(data: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let frame = read(data, frame::Frame::scan)?;
+        let frame = with_bytes_detached(data, frame::Frame::scan)?;
         Ok(Self {
             frame,
             data: data.clone().unbind(),
@@ -65,7 +65,7 @@ impl Frame {
     }
 
     fn text_bytes(&self, py: Python<'_>) -> PyResult<usize> {
-        read(self.data.bind(py), |data| self.frame.text_bytes(data))
+        with_bytes_detached(self.data.bind(py), |data| self.frame.text_bytes(data))
     }
 
     fn envelope<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -112,7 +112,11 @@ impl Frame {
     }
 }
 
-fn read<R: Send>(data: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R + Send) -> PyResult<R> {
+/// Runs `work` on the bytes of `data`; detached, if they are many.
+fn with_bytes_detached<R: Send>(
+    data: &Bound<'_, PyAny>,
+    work: impl FnOnce(&[u8]) -> R + Send,
+) -> PyResult<R> {
     with_bytes(data, |bytes| {
         if bytes.len() >= DETACH_BYTES {
             data.py().detach(|| work(bytes))

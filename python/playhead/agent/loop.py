@@ -118,7 +118,7 @@ class ModelStep:
             await self.emit(TextComplete(round=self._context.round, text=text))
         await self.emit(ReplyComplete(round=self._context.round, stop=stop))
 
-    async def take(self, message: AssistantMessage) -> None:
+    async def reply_received(self, message: AssistantMessage) -> None:
         """Store the complete reply, and start those of its calls that no piece announced."""
         self._message = message
         for call in self._calls.missing(message.calls):
@@ -130,14 +130,16 @@ class ModelStep:
         message = self._cut_short() if self._message is None else self._message
         calls = message.calls
         self._ordered = self._calls.close(calls)
-        # A repeated reply may lack calls of the abandoned one. They ran, so the model must know about them.
+        # A repeated reply may lack calls of the abandoned one. They ran, so the model must know about them:
+        # the calls of the message get the ids that they ran under, and the calls that it lacks are added.
         if [job.call.id for job in self._ordered] != [call.id for call in calls]:
             jobs = iter(self._ordered)
             parts = [
                 replace(part, id=next(jobs).call.id) if isinstance(part, ToolCall) else part
                 for part in message.parts
             ]
-            # The provider's own blocks would hold calls without results here, which it refuses.
+            # Without `raw`: the provider's own blocks would hold calls without results here, which it
+            # refuses.
             message = replace(message, parts=(*parts, *(job.call for job in jobs)), raw=())
         self._message = message
         if not message.parts and not message.raw:
@@ -164,7 +166,8 @@ class ModelStep:
         await self.emit_calls()
 
     async def emit_calls(self) -> None:
-        """Emit only the ends of the calls. A failed step needs this: its reply has no end."""
+        """Emit only the ends of the calls, for a failed step: its reply never ended, so it gets no
+        `ReplyComplete`."""
         await self._calls.emit_end(self._ordered)
 
     def _cut_short(self) -> AssistantMessage:
@@ -208,8 +211,7 @@ class ToolLoop:
             if hit is not None:
                 request = _last_request(request, hit)
             step, reply = await self._step(next, context, request)
-            turn = context.state
-            if reply is None or turn.aborted:
+            if reply is None or context.state.aborted:
                 return _aborted(step, reply)
             if hit is not None:
                 return _at_limit(reply, hit)
@@ -258,12 +260,13 @@ class ToolLoop:
                         inner = replace(context, emit=step.emit, on_piece=step.on_piece)
                         result = await next(inner, TurnParams(request=self._with_tool_prompts(request)))
                         turn.meter.count_tokens(result.usage)
-                        await step.take(result.message)
+                        await step.reply_received(result.message)
             finally:
-                # Also after cancellation or failure, and without waiting: no call is left without a result.
+                # Add the messages of the step to the history, also after cancellation or failure: no call may
+                # be left without a result. Nothing here waits.
                 added = step.close() if step is not None else ()
                 turn.add(*added)
-        except Exception:  # ends the turn; the event callback has seen calls begin, and must see their end
+        except Exception:  # it ends the turn; a callback that has seen calls begin must see their ends
             if step is not None and turn.callback_error is None:
                 await step.emit_calls()
             raise

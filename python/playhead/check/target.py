@@ -36,8 +36,8 @@ class RequestOutcome:
     """
     latency_ms: float
     too_often: bool = False
-    """True if the server limits the rate of requests (HTTP 429, or an error that says so) and still refused
-    after pauses: the test then proves nothing."""
+    """Rate-limited: the server refused the request for its rate limit (HTTP 429, or an error that says so),
+    even after pauses. The test then proves nothing."""
 
 
 OnTest = Callable[[TestResult], None]
@@ -50,13 +50,13 @@ PATIENCE: float = 6.0
 """A request that keeps showing signs of life may take this many times its timeout."""
 
 MOST_UNANSWERED: int = 6
-"""After so many consecutive requests without an answer, a server that does not answer a listing either counts
-as gone: each of hundreds of further requests would wait for its deadline."""
+"""After this many requests in a row without an answer, `tools/list` is tried. If that fails too, the server
+is gone and nothing more is sent: each of hundreds of further requests would wait for its deadline."""
 
 TOO_OFTEN_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 """Pauses in seconds before a rate-limited request is repeated."""
 
-_TOO_OFTEN = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
+_RATE_LIMITED = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
 _TOO_MANY_REQUESTS = 429
 _MILLISECONDS = 1000.0
 
@@ -77,8 +77,10 @@ class Target:
     gone: PlayheadError | None = None
     """Set once the server has not answered for so long that nothing more is sent."""
     _unanswered: int = 0
-    _waits_for_rate: bool = True
-    """False once the server refused a request for its rate limit even after pauses."""
+    """The number of requests in a row without an answer."""
+    _pauses_for_rate_limit: bool = True
+    """False once a request was refused for the rate limit even after pauses: the next one is sent only
+    once."""
 
     @property
     def protocol_version(self) -> str:
@@ -99,7 +101,7 @@ class Target:
         method: str | None = None,
         input: Json = None,
     ) -> Iterator[TestDraft]:
-        """Draft a test for the context, and report it at the end unless an exception leaves the context."""
+        """Yield the draft of a test, and report the test at the end of the block, unless the block raises."""
         draft = TestDraft(subject=subject, title=title, tool=tool, method=method, input=input)
         yield draft
         self.on_test(draft.done())
@@ -120,29 +122,29 @@ class Target:
         if self.gone is not None:
             return RequestOutcome(failure=self.gone, latency_ms=0.0)
         seconds = self.options.timeout_seconds if timeout_seconds is None else timeout_seconds
-        answer = await self._send_in_time(method, params, seconds)
-        unanswered = isinstance(answer.failure, TransportError) and not answer.too_often
+        outcome = await self._send_in_time(method, params, seconds)
+        unanswered = isinstance(outcome.failure, TransportError) and not outcome.too_often
         self._unanswered = self._unanswered + 1 if unanswered else 0
         if self._unanswered >= MOST_UNANSWERED:
             await self._check_alive()
-        return answer
+        return outcome
 
     async def _send_in_time(
         self, method: str, params: Mapping[str, Any] | None, seconds: float
     ) -> RequestOutcome:
         """Send a request, and repeat it after pauses if the server limits the rate."""
-        answer = await self.request_once(method, params, timeout_seconds=seconds)
-        for wait_seconds in TOO_OFTEN_WAITS if self._waits_for_rate else ():
-            if not is_too_often(answer):
-                return answer
+        outcome = await self.request_once(method, params, timeout_seconds=seconds)
+        for wait_seconds in TOO_OFTEN_WAITS if self._pauses_for_rate_limit else ():
+            if not is_too_often(outcome):
+                return outcome
             await trio.sleep(wait_seconds)
-            answer = await self.request_once(method, params, timeout_seconds=seconds)
-        too_often = is_too_often(answer)
-        self._waits_for_rate = not too_often  # if it still refuses, the next request does not wait for it
-        return replace(answer, too_often=too_often)
+            outcome = await self.request_once(method, params, timeout_seconds=seconds)
+        too_often = is_too_often(outcome)
+        self._pauses_for_rate_limit = not too_often
+        return replace(outcome, too_often=too_often)
 
     async def _check_alive(self) -> None:
-        """Set `gone` unless the server answers a simple request: it may hang in one tool only."""
+        """Set `gone` unless the server answers `tools/list`: it may hang in one tool only."""
         self._unanswered = 0
         alive = await self.request_once("tools/list", None, timeout_seconds=self.options.timeout_seconds)
         if isinstance(alive.failure, TransportError):
@@ -166,11 +168,11 @@ class Target:
         return RequestOutcome(result=result, error=error, failure=failure, latency_ms=latency_ms)
 
 
-def is_too_often(answer: RequestOutcome) -> bool:
-    """True if the server refused a request because there were too many."""
-    if isinstance(answer.failure, HttpStatusError):
-        return answer.failure.status == _TOO_MANY_REQUESTS
-    return answer.error is not None and _TOO_OFTEN.search(answer.error.message[:500]) is not None
+def is_too_often(outcome: RequestOutcome) -> bool:
+    """True if the server refused a request for its rate limit."""
+    if isinstance(outcome.failure, HttpStatusError):
+        return outcome.failure.status == _TOO_MANY_REQUESTS
+    return outcome.error is not None and _RATE_LIMITED.search(outcome.error.message[:500]) is not None
 
 
 def resolve(target: Checkable | str | Sequence[str]) -> Checkable:
@@ -204,7 +206,7 @@ async def open_target(
 ) -> AsyncIterator[Target]:
     """Connect for the duration of the context. `mode` and errors are as for `playhead.client.connect`.
 
-    A server process that ends is always restarted: if one request ends it, it still gets the others.
+    A server process that ends is always restarted, so that a request that crashes it does not end the check.
     """
     limits = limits_of(options)
     if isinstance(server, ServerConfig):

@@ -31,12 +31,13 @@ USER = "user"
 ANNOUNCEMENT = "announcement"
 """The duck of `Player.announce`."""
 STOP_FADE_SECONDS = 0.03
-"""Long enough not to click, and short compared with the 100 ms that a stop may take."""
+"""The fade of a stop: long enough not to click, and short compared with the 100 ms that a stop may take."""
 STOP_SECONDS = 0.09
-"""Time that `halt` waits for the network and the threads; 100 ms feel immediate. Anything not done by then
-ends by itself in the player's nursery, silently."""
+"""Limits the time that `halt` takes; 100 ms feel immediate. Tasks and threads that are not done by then end
+by themselves in the player's nursery, silently."""
 FADE_OUT_SECONDS = 0.065
-"""The part of `STOP_SECONDS` for the fade, which the device takes by its next callback, a period later."""
+"""Limits the part of `STOP_SECONDS` that is spent on the fade. The device takes it with its next callback, a
+period later."""
 
 
 class SinkRun(PcmSequence):
@@ -52,6 +53,7 @@ class SinkRun(PcmSequence):
         self._sink = sink
         self._lock = lock
         self._has_asked = False
+        """True once the sink has asked for its first buffer."""
         self._scope = trio.CancelScope()
 
     def start(self, item: Item, buffer: PcmBuffer) -> None:
@@ -91,8 +93,8 @@ class PlaybackController:
 
     The upcoming item is opened once the current one has ten seconds left, and waits for its start. Once the
     current one is decoded to its end, their buffers are linked if they have the same format: a device goes on
-    with the next sample, without the player. Only `halt` waits, so no other task sees a moment between two
-    items without a current one.
+    with the next sample, without the player. While items change, only `halt` has checkpoints, so that no
+    other task sees a moment between two items without a current one.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ class PlaybackController:
             self._upcoming = None
         elif self._upcoming is not None:
             ending.remove(self._upcoming)
-        # Another call of the sink plays the items that start meanwhile.
+        # An item that starts while this waits gets a call of the sink of its own.
         run, self._run = self._run, None
         try:
             with trio.move_on_after(STOP_SECONDS):
@@ -229,7 +231,7 @@ class PlaybackController:
                     if self.item is not None:
                         with trio.move_on_after(FADE_OUT_SECONDS):
                             await self.item.fade_out(fade_seconds)
-                finally:  # also if a busy program used up all the time, or if the caller is cancelled
+                finally:  # also if a busy program used up `STOP_SECONDS`, or if the caller is cancelled
                     for item in ending:
                         item.stop()
                     if run is not None:
@@ -244,7 +246,7 @@ class PlaybackController:
             if run is not None:
                 run.finished.set()
 
-    # -------------------------------------------------------------------------------------------------
+    # --- items and the sink --------------------------------------------------------------------------
 
     def _open(self, media: Playable, index: int) -> Item:
         assert self.nursery is not None

@@ -32,9 +32,10 @@ EXTRA_DECODED = frozenset(
 """Formats that PyAV decodes, with the extra `formats`."""
 
 PIECE_FRAMES = 4096
-"""Frames of a piece from a decoder that may have to wait for bytes: 85 ms at 48 kHz."""
+"""PCM frames of a piece from a decoder that may have to wait for bytes: 85 ms at 48 kHz."""
 FIRST_FRAMES = 1024
-"""Frames of the first piece: less than one MP3 frame, so that audio starts with the first one."""
+"""PCM frames of the first piece: fewer than the 1152 of an MP3 frame at 32 kHz or more, so that one MP3 frame
+is enough to start."""
 LARGE_PIECE_SECONDS = 0.25
 """Audio of a piece whose bytes are in hand. Between two pieces a decoder's thread takes the GIL several
 times, and the threads of all players wait for it: with long pieces, 128 players took a quarter less CPU."""
@@ -112,6 +113,7 @@ def identify(head: bytes, *, mime_type: str | None, uri: str | None) -> Identifi
         raise UnsupportedFormatError("expected audio, got an empty stream (0 bytes)")
     label = format_of_mime(mime_type)
     actual = sniff(head)
+    # Raw samples may look like a frame sync or like text, which `sniff` finds, but which are no signature.
     if label is AudioFormat.PCM and (actual is None or not has_signature(head)):
         return Identified(format=AudioFormat.PCM, raw=parse_raw_pcm(mime_type or ""))
     if actual is not None:
@@ -177,9 +179,10 @@ def _require_decoder(actual: AudioFormat, mime_type: str | None) -> None:
 WINDOW_SECONDS = 10.0
 """The window of a mean rate: shorter than a verse, longer than a drum break."""
 _MARK_SECONDS = 0.5
-"""Distance between the places where the window may begin: 20 are remembered."""
+"""The distance between the places where the window may begin, of which 20 are remembered."""
 _TRUSTED_SECONDS = 2.0
-"""Audio to measure before the mean counts beside the header's rate: steps of 2 KiB blur less of it."""
+"""With a rate in the header, the measured mean counts only after this much audio: a decoder reads in steps of
+2 KiB, which distort the mean of less."""
 
 
 class ByteRate:

@@ -45,13 +45,14 @@ from playhead.stream.options import StreamEvent, StreamResumed, StreamWaiting
 from playhead.stream.source import Demand, Playable, Reader
 
 ENDING_SECONDS = 10.0
-"""The next item is opened when this much is left: longer than a server takes to begin."""
-_OVER = "expected an item that plays, got one that is over"
+"""The next item is opened once this much audio is left to decode: longer than a server takes to begin."""
 SHORT_SECONDS = 0.1
 """A file that lacks less than this of its container's duration counts as whole: two frames of any codec.
 Some encoders round, or count a frame of padding."""
 SHORT_SHARE = 0.02
-"""The same as a share of the duration, added if the position is estimated: twice the error of that."""
+"""Added to `SHORT_SECONDS`, as a share of the duration, if the position is estimated: twice the error of the
+estimate."""
+_OVER = "expected an item that plays, got one that is over"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,6 +115,7 @@ class Item:
         self._waiting: StreamWaiting | None = None
         self._scope = trio.CancelScope()
         self._decoder_ended: trio.Event | None = None
+        """Set when the decoder's thread has ended; None before its first start."""
         self._decoding: DecoderThread | None = None
         self._duration_seconds: float | None = None
         self._token = trio.lowlevel.current_trio_token()
@@ -132,7 +134,7 @@ class Item:
             self._on_stream_event(self._waiting)
 
     def leave_sink(self, error: Exception | None = None) -> None:
-        """Note that the sink has played the item, or failed with `error`."""
+        """Record that the sink has played the item, or failed with `error`."""
         if error is not None:
             self._fail(error)
             self._close_buffer()
@@ -279,7 +281,7 @@ class Item:
                     await self._hand_over()
                     nursery.cancel_scope.cancel()  # after a failed sink the decoder still runs
                 if self.error is None:
-                    reader.verify()  # the sink may have been done before `_decode` got to it
+                    reader.verify()  # `_decode` may have been cancelled before it did
         finally:
             self._reader = None
             # A thread that waits for bytes wakes when the reader is closed: after the context.
@@ -323,7 +325,7 @@ class Item:
                         partial(decoding.run, self._make_buffer),
                         wake=self._close_buffer,
                         ended=self._decoder_ended,
-                        join_seconds=0,
+                        join_seconds=0,  # `_play` waits for the thread, once the reader is closed
                     )
                     reader.verify()
                 except ITEM_ERRORS as error:
@@ -445,13 +447,18 @@ class DecoderThread:
         self._is_ending = False
         self._token = trio.lowlevel.current_trio_token()
         self._open: tuple[PcmDecoder, PcmBuffer] | None = None
+        """The decoder and its buffer; None until the stream is identified, and once the decoder is freed."""
         self._lock = threading.Lock()
         self._wanted: SeekRequest | None = None
+        """The newest seek, until it is carried out."""
         self._landed: SeekRequest | None = None
         """A seek that was carried out; the next piece of audio, or the end, answers it."""
         self._requested = trio.Event()
+        """Set by each seek; `wait_wanted` replaces it."""
         self._is_over = False
+        """True once `close` was called."""
         self._is_running = False
+        """True while `run` uses the decoder, which must not be freed then."""
         self.position_is_exact = True
         self.is_truncated = False
         """True if the stream was decoded to its end, and its container announces more."""
@@ -520,6 +527,7 @@ class DecoderThread:
                 self.close()
 
     def _free(self) -> None:
+        """Close the decoder, unless `run` still uses it: `run` then closes it at its end."""
         with self._lock:
             if self._is_running:
                 return
@@ -584,7 +592,7 @@ class DecoderThread:
             self._write(pcm, decoder, buffer)
 
     def _write(self, pcm: memoryview, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
-        """Write a piece, unless a seek makes it void."""
+        """Wait for room and write a piece, unless a seek makes it void."""
         self._piece_seconds = len(pcm) / buffer.format.bytes_per_second
         while not buffer.wait_room(len(pcm)):
             if self._wanted is not None:
@@ -643,6 +651,7 @@ class DecoderThread:
             buffer.release()
 
     def _is_enough(self, decoder: PcmDecoder, buffer: PcmBuffer) -> bool:
+        """Return whether enough audio is in hand to open the gate."""
         byte_rate = decoder.bytes_per_second
         decoded_seconds = buffer.buffered_seconds + self._piece_seconds
         in_hand_bytes = (

@@ -415,7 +415,8 @@ class Player:
             if (item := self._controller.item) is not None:
                 await item.wait_for(OVER_PHASES)
             await self._controller.wait_sink()
-            async with self._lock:  # a `play` that has just stopped it is about to replace it
+            # If a `play` ended this item, wait until it has started its own; then look again.
+            async with self._lock:
                 pass
             if self._controller.item is None:
                 break
@@ -454,7 +455,7 @@ class Player:
         """Return the titles of the queue, including played items: `PlayerState.index` is the current one."""
         return self._controller.queue.titles
 
-    # ---------------------------------------------------------------------------------------------------
+    # --- one call at a time ----------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _serialized(self) -> AsyncIterator[Callable[[], bool]]:

@@ -1,16 +1,17 @@
 """Split a `text/event-stream` body (HTML standard, section 9.2) into the messages in it.
 
-Theory of operation. Bytes go in with `feed`, and `next_event` gives the data of events as lines (`framing`),
-until it returns None: "not yet". Any chunking of the same bytes gives the same events. No clock, no
-connection, no JSON: an event's data is bytes, so an invalid one spoils its own event only.
+Theory of operation. Add received bytes with `feed`, and call `next_event` until it returns None ("not yet").
+It returns the data of each event in the classes of `framing`, as if it were a line. Any chunking of the same
+bytes gives the same events. No clock, no connection, no JSON: data is bytes, so invalid data spoils only its
+own event.
 
-* A line ends with CR, LF or both, a byte order mark at the start of the stream is skipped, and the data of an
-  unfinished event at the end of the stream is nobody's.
+* A line ends with CR, LF or both. A byte order mark at the start of the stream is skipped. An event that is
+  unfinished at the end of the stream is dropped.
 * Only events of the type `message`, the default, are delivered, unless `every_type` is set; one without data
   only names an id.
-* The data of one event is at most `max_bytes`. A longer event is reported once and skipped up to its end; one
-  that has no end ends the stream, as it does for lines. A line of another field is at most `FIELD_BYTES`; a
-  longer one is ignored.
+* The data of one event is at most `max_bytes`. A longer event is reported once, and the rest of it is
+  skipped. If it never ends (`EndlessLine`), so does the stream: nothing more is parsed.
+* The value of any other field is at most `FIELD_BYTES`; a line with a longer one is ignored.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ from playhead.limits import KIB
 from playhead.protocol.framing import ENDLESS_FACTOR, Assembly, EndlessLine, LineEvent
 
 HEAD_BYTES: Final = 256
-"""Bytes of an event after which its owner may skip it: servers put the id in the first 60."""
+"""The length of an event's data at which it is announced (`LongLine`), so that the caller may skip it. Most
+servers write the id in the first 60 bytes."""
 FIELD_BYTES: Final = 4 * KIB
-"""Length of the value of `id`, `event` or `retry` from which the line is ignored."""
+"""The longest value of `id`, `event` or `retry`; a line with a longer one is ignored."""
 RETRY_MS_MAX: Final = 60_000
-"""A server that names a longer wait has lost its listener by then."""
+"""Limits the wait that a server may name; after a longer one its listener would be gone."""
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LF: Final = 0x0A
-_BLANK: Final = 0x20
+_SPACE: Final = 0x20
 _NAME_BYTES: Final = 5
 """Length of the longest field name, `event` or `retry`."""
-_IGNORED: Final = b""
+_IGNORED_NAME: Final = b""
+"""The name of a line to ignore: a comment, whose name is empty, or a longer name than any known one."""
 
 
 class EventStream:
@@ -55,12 +58,12 @@ class EventStream:
         self.restart()
 
     def restart(self) -> None:
-        """Begin another stream. What was unfinished of the last one is dropped."""
+        """Begin another stream. An unfinished event of the last one is dropped."""
         self.message.drop()
         self.message.is_endless = False
         self._chunk, self._at = b"", 0
         self._lf = self._cr = -1
-        """The next ends of lines in the chunk; its end if there is none."""
+        """The next LF and CR in the chunk; the end of the chunk if there is none."""
         self._opening: bytes | None = b""
         """Bytes that may become a byte order mark; None after the first bytes."""
         self._after_cr = False
@@ -68,7 +71,7 @@ class EventStream:
         self._start = b""
         self._name: bytes | None = None
         self._value = b""
-        self._is_value_begun = False
+        self._has_value = False
         # The unfinished event.
         self._id = self.last_event_id
         self._type = b""
@@ -87,7 +90,7 @@ class EventStream:
         self._chunk, self._at, self._lf, self._cr = data, 0, -1, -1
 
     def next_event(self) -> LineEvent | None:
-        """The next event, or None if more bytes are needed."""
+        """Return the next event, or None if more bytes are needed."""
         while True:
             event = self.message.next_event()
             if event is not None:
@@ -131,18 +134,18 @@ class EventStream:
             name, colon, value = self._start.partition(b":")
             if not colon and len(self._start) <= _NAME_BYTES:
                 return
-            self._name = name if colon else _IGNORED  # a comment has an empty name, too
+            self._name = name if colon else _IGNORED_NAME
             if value:
                 self._add_value(memoryview(value))
         if piece:
             self._add_value(piece)
 
     def _add_value(self, piece: memoryview) -> None:
-        if not self._is_value_begun:
-            self._is_value_begun = True
+        if not self._has_value:
+            self._has_value = True
             if self._name == b"data":
                 self._begin_data()
-            if piece[0] == _BLANK:
+            if piece[0] == _SPACE:
                 piece = piece[1:]
         if self._name == b"data":
             self.message.write(piece, ends=False)
@@ -152,10 +155,10 @@ class EventStream:
     def _end_line(self) -> None:
         name = self._start if self._name is None else self._name
         value = self._value
-        if not name and self._name is None:
+        if not name and self._name is None:  # an empty line, not a comment
             self._end_event()
         elif name == b"data":
-            if not self._is_value_begun:
+            if not self._has_value:
                 self._begin_data()
         elif len(value) <= FIELD_BYTES:
             if name == b"id" and b"\0" not in value:
@@ -164,7 +167,7 @@ class EventStream:
                 self._type = value
             elif name == b"retry" and value.isdigit():
                 self.retry_seconds = min(int(value), RETRY_MS_MAX) / 1000
-        self._start, self._name, self._value, self._is_value_begun = b"", None, b"", False
+        self._start, self._name, self._value, self._has_value = b"", None, b"", False
 
     # --- events --------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """An ASGI server for HTTP/1.1 and WebSocket under trio, on h11 and wsproto.
 
-Own code, because the alternatives do not fit: uvicorn needs asyncio, and hypercorn 0.18 (tried in 2026) ends
-its process at one packet (a WebSocket upgrade with a frame right behind its head), goes on collecting a
-message that is too long (640 MB for 600 MB sent), and waits at SIGTERM for a client that does not read.
+Own code, because the alternatives do not fit: uvicorn needs asyncio, and hypercorn 0.18 (tried in 2026)
+crashes on a WebSocket upgrade whose first frame is in the same packet, goes on collecting a message that is
+too long (640 MB for 600 MB sent), and waits at SIGTERM for a client that does not read.
 
 `serve_app` accepts connections while fewer than `HttpServerOptions.connections` are open. Each is a task, and
 all that its requests start ends with it. `http_connection.py` serves one, `websocket_frames.py` one that was
@@ -28,7 +28,8 @@ from playhead.servers.serving import Shutdown
 BACKLOG: Final = 100
 DEFAULT_OPTIONS: Final = HttpServerOptions()
 
-_NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+_NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+"""Errors of `accept` that pass once other connections are closed."""
 _BIND_FAULTS: Final[dict[int | None, tuple[str, str]]] = {
     errno.EADDRINUSE: (
         "another program uses this port",
@@ -154,7 +155,9 @@ async def serve_app(
         shutdown=shutdown or Shutdown(),
         slots=trio.CapacityLimiter(options.requests),
     )
-    ending = trio.Event()
+    # Shutdown, from the innermost nursery to the outermost: stop accepting; the connections, then the
+    # lifespan, have until the deadline of `grace` to end.
+    ending = trio.Event()  # ends the lifespan
     with trio.socket.from_stdlib_socket(sock) as listening:
         listening.listen(BACKLOG)
         async with trio.open_nursery() as nursery:
@@ -176,7 +179,7 @@ async def serve_app(
                     watching.cancel_scope.cancel()
                 ending.set()
                 nursery.cancel_scope.deadline = grace.deadline
-            if grace.cancelled_caught:
+            if grace.cancelled_caught:  # some connections were cut off: do not wait for the lifespan
                 nursery.cancel_scope.cancel()
 
 
@@ -223,9 +226,9 @@ async def _accept(
             stream = await listener.accept()
         except OSError as error:
             places.release()
-            if error.errno not in _NO_FILES:
+            if error.errno not in _NO_RESOURCES:
                 raise
-            await trio.sleep(0.1)  # until a file is closed; as trio.serve_listeners
+            await trio.sleep(0.1)  # until a connection is closed; as trio.serve_listeners
             continue
         nursery.start_soon(_serve_stream, served, stream, places, tls)
 

@@ -138,6 +138,8 @@ class Driver:
         grid_bytes: int = 0,
         remark: Callable[[bool], str] = lambda _: "",
     ) -> None:
+        """`last_received` returns the time of the server's last sign of life, 0.0 before the first. For
+        `remark`, see `FormNegotiation`."""
         self._forms = FormNegotiation(list(forms), server_name, remark)
         self._options = options
         self._server_name = server_name
@@ -145,9 +147,8 @@ class Driver:
         self._size_bytes = size_bytes
         max_bytes = limits.stream_bytes if options.max_bytes is None else options.max_bytes
         ring_bytes = options.ring_bytes()
-        if (
-            size_bytes is not None
-        ):  # a smaller ring holds it all; glibc zeroes the unused part of a reused one
+        if size_bytes is not None:
+            # A smaller ring holds it all; glibc zeroes even the unused part of a reused one.
             ring_bytes = min(ring_bytes, max(2 * size_bytes, SMALL_RING_BYTES))
         ring_bytes = RING_BUDGET.take(ring_bytes, allowed_bytes=limits.streams_bytes)
         self._ring_bytes = ring_bytes
@@ -178,8 +179,8 @@ class Driver:
         )
         if size_bytes is not None:
             self._planner.set_total(size_bytes)
-        far = max(limits.stream_bytes, max_bytes, size_bytes or 0)
-        self._support = RangeSupport(far=far, server_name=server_name)
+        past_any_end = max(limits.stream_bytes, max_bytes, size_bytes or 0)
+        self._support = RangeSupport(far=past_any_end, server_name=server_name)
         # No part refers to the driver: the ring is freed with the stream, without a garbage collection.
         self._handler = ResponseHandler(
             pipe=self.pipe,
@@ -197,11 +198,12 @@ class Driver:
         self._page_limit = PageLimit()
         self._sequential: Sequential | None = None
         self._sequential_scope = trio.CancelScope()
+        # `_settle_form` sets the form, and the function that reads in it, within the page limit.
         self._form: RangeForm
         self._read: ReadRange
-        """Reads in the form, within the page limit. `_settle_form` sets both."""
         self._phase = Phase.PROBING
         self._has_delivered = False
+        """True once the form was notified of the first byte (`on_delivered`)."""
         self.received_bytes = 0
         """The bytes of all pages that have arrived, superseded ones included."""
         self._broken: PlayheadError | None = None
@@ -210,9 +212,12 @@ class Driver:
         self._reader_waits = False
         self._demand = Demand.WAITING
         self._waiting_since: float | None = None
+        """The start of the wait that `StreamWaiting` reported; None if the reader does not wait."""
         self.watchers = [] if options.on_event is None else [options.on_event]
         self._wakes_at = -math.inf
+        """The time until which `_drive` sleeps."""
         self._life = trio.CancelScope()
+        """The scope of `run`, for `stop`."""
         background.join(self._in_flight, self._in_flight.add_reads)  # last, because only `run` undoes it
 
     # --- the task --------------------------------------------------------------------------------------
@@ -245,17 +250,21 @@ class Driver:
             RING_BUDGET.release(self._ring_bytes)
 
     async def _drive(self, nursery: trio.Nursery) -> None:
+        """Act on the state of the stream, sleep until news or the next timer, and again. Never returns."""
         await self._settle_form()
         while True:
+            # Made before the state is looked at, so that news during this round ends the sleep at once.
             self.writer.news = trio.Event()
             now = trio.current_time()
             if (heard := self._last_received()) > 0.0:  # 0.0 means that nothing was received
                 self._planner.heard(heard)
             for request_id in self._planner.expired(now):
                 self._expire(request_id, now)
-            if self._handler.refusal is not None:
+            if self._handler.refusal is not None:  # the server refused the form
                 await self._negotiate()
                 now = trio.current_time()
+            # A plan means that the server cannot serve the planner's pages. Nothing is sent before
+            # `resumes_at`.
             if self._handler.plan is not None and self._sequential is None and now >= self._forms.resumes_at:
                 self._follow_plan(self._handler.plan, nursery)
             await self._issue(nursery, now)
@@ -265,6 +274,7 @@ class Driver:
                 await self.writer.news.wait()
 
     def _next_wake(self, now: float) -> float:
+        """Return the time at which to act without news: the earliest of the timers."""
         timer = self._background.until if self._in_flight.waits_for_others else self._planner.timer()
         earliest = math.inf if timer is None else max(timer, now + TIMER_GRAIN_SECONDS)
         if now < self._forms.resumes_at:
@@ -280,12 +290,15 @@ class Driver:
     # --- reads -------------------------------------------------------------------------------------------
 
     async def _issue(self, nursery: trio.Nursery, now: float) -> None:
+        """Send every read that the planner asks for now. Then have the pipe wake the driver for the next."""
         in_flight, pipe, handler, background = self._in_flight, self.pipe, self._handler, self._background
         start_soon = self._form.start_soon or nursery.start_soon
         is_first = True
         in_flight.waits_for_others = False
         while now >= self._forms.resumes_at and handler.refusal is None:
             head = pipe.head
+            # Alone, a stream sends at once. Otherwise it may have to wait for the reads of other streams;
+            # then `Background` wakes it when it is its turn.
             may_send = not background.is_shared or in_flight.may_send(
                 now, buffered_bytes=pipe.tail - head, is_new=not handler.has_bytes
             )
@@ -295,27 +308,44 @@ class Driver:
                 if self._support.end_is_inclusive and end - request.start > 1:
                     end -= 1
                 await in_flight.send(
-                    request, self._read, end, start_soon, sent_at=now, is_first=is_first, done=self._done
+                    request,
+                    self._read,
+                    end,
+                    start_soon,
+                    sent_at=now,
+                    is_first=is_first,
+                    done=self._on_outcome,
                 )
                 is_first = False
                 now = trio.current_time()
                 continue
-            if self._phase is Phase.SEQUENTIAL or not pipe.arm(self._low_bytes()) or pipe.head == head:
+            # Nothing to send now.
+            if self._phase is Phase.SEQUENTIAL:  # `RingWriter` waits for room in the pipe
+                break
+            # Wait until the reader has taken enough: the pipe wakes the driver then.
+            if not pipe.arm(self._low_bytes()):
+                break
+            # It has taken enough already. Ask the planner again only if that is new to it: the reader has
+            # moved.
+            if pipe.head == head:
                 break
         if background.is_shared and not in_flight.waits_for_others:
-            background.pass_turn()
+            background.pass_turn()  # nothing more to send: another stream may
 
     def _low_bytes(self) -> int:
-        """Return the number of readable bytes at or below which the next request has room, or is urgent."""
+        """Return the fill level at which the pipe wakes the driver: the next page fits then or, if its read
+        waits for other streams, becomes urgent."""
         if self._in_flight.waits_for_others:
             return self._in_flight.comfort_bytes - 1
         ahead = max(0, self._in_flight.asked_to - self.pipe.tail)
         wanted = self._planner.page_bytes
-        if self._options.profile == "play":
+        if self._options.profile == "play":  # a full planner sleeps until a quarter of the room is free
             wanted = max(wanted, self.pipe.ahead_bytes // 4)
         return max(0, self.pipe.ahead_bytes - ahead - wanted)
 
-    def _done(self, flight: Flight, outcome: Page | PlayheadError) -> None:
+    def _on_outcome(self, flight: Flight, outcome: Page | PlayheadError) -> None:
+        """Pass the outcome of a read to the handler. It `broke_off` if the server was heard after it was
+        sent."""
         broke_off = False
         if isinstance(outcome, Page):
             self.received_bytes += outcome.n_bytes
@@ -326,6 +356,7 @@ class Driver:
         self.writer.news.set()
 
     def _expire(self, request_id: int, now: float) -> None:
+        """Cancel a read that the planner no longer waits for. If it took too long, it has failed."""
         flight = self._in_flight.drop(request_id)
         # A read that expired before its timeout is merely unwanted. (The planner's sums round: hence the
         # grain.)
@@ -344,6 +375,7 @@ class Driver:
     # --- the form ----------------------------------------------------------------------------------------
 
     async def _settle_form(self) -> None:
+        """Wait until the current form is known, and read in it from now on."""
         await self._forms.settle()
         self._form = form = self._forms.form
         is_limited = not form.is_queue and form.name != "whole"
@@ -359,7 +391,7 @@ class Driver:
         refusal = self._handler.refusal
         assert refusal is not None
         self._restart(0)
-        self._stop_sequential()
+        self._leave_refused_sequential()
         is_empty = self._size_bytes == 0
         ended_by = (refusal.claims_end if is_empty else None) or self._forms.refuse(
             refusal, now=trio.current_time(), has_bytes_past_0=self._handler.has_bytes_past_0
@@ -372,6 +404,7 @@ class Driver:
     # --- sequential reading --------------------------------------------------------------------------------
 
     def _follow_plan(self, plan: SequentialPlan, nursery: trio.Nursery) -> None:
+        """Go over from the planner's pages to sequential reading, from the tail of the pipe."""
         self._in_flight.drop_all()
         self._planner.seek(self.pipe.tail)
         self._handler.forget()
@@ -386,7 +419,7 @@ class Driver:
             ask=self._ask,
             on_end=self._on_end,
         )
-        # The handler's plan has no answers, so that each is freed once it is fed.
+        # The handler keeps the plan without its answers, so that each is freed once it is fed.
         self._handler.plan = SequentialPlan(page_bytes=plan.page_bytes, is_queue=plan.is_queue)
         nursery.start_soon(self._run_sequential, self._sequential)
 
@@ -401,7 +434,8 @@ class Driver:
                     self._broken = self._broken or error
                 self.writer.news.set()
 
-    def _stop_sequential(self) -> None:
+    def _leave_refused_sequential(self) -> None:
+        """End sequential reading, if it goes on, because its form was refused."""
         if self._sequential is not None:
             self._sequential_scope.cancel()
             self._sequential_scope = trio.CancelScope()
@@ -410,6 +444,7 @@ class Driver:
             self._enter(PhaseEvent.REFUSED)
 
     async def _ask(self, start: int, end: int) -> Answer:
+        """Have the planner send one read for `Sequential`, and return its answer."""
         send, receive = trio.open_memory_channel[Answer | PlayheadError](math.inf)
         self._handler.on_probe = send.send_nowait
         self._planner.probe(start, end)
@@ -423,6 +458,7 @@ class Driver:
         return outcome
 
     def _on_end(self) -> None:
+        """Report the end to the form and to the pipe. Called once every byte before it was written."""
         self._end = self._planner.end
         if (on_end := self._form.on_end) is not None and self._end is not None:
             on_end(self._end[0])
@@ -453,6 +489,7 @@ class Driver:
             self._report_waiting(waited, now)
 
     def _break(self, error: PlayheadError) -> None:
+        """Break the stream: end all reads, and raise `error` in the reader."""
         # The frames of the error's traceback would keep pages alive, tens of MiB.
         link: BaseException | None = error
         seen: set[int] = set()  # the chain of an error that several reads share may be a cycle
@@ -468,6 +505,7 @@ class Driver:
         self.writer.abort(error)
 
     def _report_waiting(self, waited: float, now: float) -> None:
+        """Report that a wait has become long, or that it is over."""
         event: StreamEvent
         if self._waiting_since is None:
             self._waiting_since = now - waited
@@ -488,6 +526,7 @@ class Driver:
     # --- the stream's owner ---------------------------------------------------------------------------------
 
     def _restart(self, offset: int) -> None:
+        """Drop every read, and plan from `offset` on."""
         self._in_flight.drop_all()
         self._planner.seek(offset)
         self._handler.forget()

@@ -62,7 +62,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
     if not text.strip():
         return {}, ""
     try:
-        # Deeper nesting could be parsed but not written again: it would fail every later request.
+        # Nesting beyond this limit could be parsed but not written again: it would fail every later request.
         check_structure(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
         value = parse_json(text)
     except LimitError:
@@ -81,8 +81,8 @@ def tool_call(call_id: str, name: str, text: str, *, cut_off: str = "") -> ToolC
     model what is wrong. The tool loop repairs empty and repeated ids.
 
     Args:
-        cut_off: the problem to report if the reply ended inside the arguments. Empty `text` then doesn't mean
-            "no arguments".
+        cut_off: set if the reply was cut off. It is reported as the problem unless `text` is a complete
+            object, so empty `text` is a problem then, too.
     """
     arguments, problem = parse_arguments(text)
     if cut_off and not is_object(text):

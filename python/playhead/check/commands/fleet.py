@@ -1,7 +1,7 @@
-"""`playhead fleet`: many players in many processes against one server, with their audio and their cost.
+"""`playhead fleet`: a load test with many players; reports what they heard and what they cost.
 
-Each player has a session of its own, as each device of a house has. The command starts further processes with
-`--worker`; each of these prints the records of its plays as JSON.
+Each player has a session of its own, as each device of a house has. The command starts the processes of the
+players with `--worker`; each of them prints the records of its plays as JSON.
 """
 
 from __future__ import annotations
@@ -94,19 +94,20 @@ def fleet(
             "--config": config,
             "--timeout": timeout,
         }
-        options = [text for name, it in values.items() if it is not None for text in (name, str(it))]
-        flags = [name for name, it in {"--real-time": real_time, "--trust": trusted}.items() if it]
+        options = [text for name, value in values.items() if value is not None for text in (name, str(value))]
+        flags = [name for name, is_set in {"--real-time": real_time, "--trust": trusted}.items() if is_set]
         workers = await _run_workers(processes, ["fleet", *options, *flags, "--", server, *what])
-        records = [PlayRecord(**record) for it in workers for record in it["plays"]]
-        report |= {"processes": processes, "players": processes * players}
-        report |= fleet_figures(records)
+        records = [PlayRecord(**record) for each in workers for record in each["plays"]]
         streams = processes * players
-        report["cpu_ms_per_stream"] = round(sum(it["cpu_ms"] for it in workers) / streams, 1)
-        memory = sum(it["memory_kib"] for it in workers) / streams / _MIB_KIB
+        report |= {"processes": processes, "players": streams}
+        report |= fleet_figures(records)
+        report["cpu_ms_per_stream"] = round(sum(each["cpu_ms"] for each in workers) / streams, 1)
+        memory = sum(each["memory_kib"] for each in workers) / streams / _MIB_KIB
         report["memory_mib_per_stream"] = round(memory, 2)
         report["seconds"] = round(trio.current_time() - began, 2)
         if not json_output:
             terminal.show_rows(_rows(report))
+        # `different`: items that did not sound the same in all their plays.
         return EXIT_FAILED if report["failed"] or report["different"] else EXIT_DONE
 
     run_command(command, json_output=json_output or worker >= 0, deadline=deadline)
@@ -156,10 +157,12 @@ async def _play_all(
 
     records: list[PlayRecord] = []
     pages = opened_cache(cache or target.cache, terminal)
-    turns = iter([number + turn * len(numbers) for turn in range(plays) for number in numbers])
+    # Each play takes the next place of the play list: in the first round each player its own number, in every
+    # further round as many places later as this process has players.
+    places = iter([number + turn * len(numbers) for turn in range(plays) for number in numbers])
 
-    async def play() -> LoadAnswer:
-        index = next(turns) % len(items)
+    async def play_next() -> LoadAnswer:
+        index = next(places) % len(items)
         name, *pairs = items[index]
         record = PlayRecord(item=index)
         try:
@@ -168,7 +171,7 @@ async def _play_all(
                 media, *_ = await find_media(
                     session, name, arguments, terminal, playable=True, timeout=timeout
                 )
-                record = await _play(media, session.default_options(), index, real_time)
+                record = await _play_once(media, session.default_options(), index, real_time)
         except PlayheadError as error:
             record = PlayRecord(item=index, failure=message_of(error))
         records.append(record)
@@ -176,7 +179,7 @@ async def _play_all(
 
     before = resource.getrusage(resource.RUSAGE_SELF)
     plan = LoadPlan(clients=len(numbers), requests=plays, seconds=MOST_SECONDS)
-    await run_load(plan, play)
+    await run_load(plan, play_next)
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
@@ -186,9 +189,10 @@ async def _play_all(
     }
 
 
-async def _play(
+async def _play_once(
     media: ResourceMedia | BytesMedia, options: StreamOptions, index: int, real_time: bool
 ) -> PlayRecord:
+    """Play `media` into nothing, and return the record of it."""
     from playhead.cli.listening import WatchedMedia
     from playhead.playback import NullSink, Player
 

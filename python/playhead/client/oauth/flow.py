@@ -47,8 +47,19 @@ from playhead.errors import (
 from playhead.limits import KIB, Limits
 from playhead.net_guard import parse_origins
 
+ANSWER_BYTES = 256 * KIB
+"""Limits an answer to one of the flow's own requests. Authorization server metadata with every optional field
+is a few KiB."""
+
+EXPIRY_MARGIN_SECONDS: Final = 10.0
+"""A token with less time left counts as expired, because it could expire before the request arrives."""
+
+CHALLENGE_CHARS: Final = 4096
+"""Limits the part of a `WWW-Authenticate` header that is saved: a URL and some scopes."""
+
 SDK_LOGGER: Final = "mcp.client.auth.oauth2"
 _OURS: Final[ContextVar[bool]] = ContextVar("playhead_oauth_flow", default=False)
+"""True in a task while it runs one of our flows."""
 
 
 class _WithoutTracebacks(logging.Filter):
@@ -72,21 +83,10 @@ def filter_log() -> Iterator[None]:
         _OURS.reset(token)
 
 
-ANSWER_BYTES = 256 * KIB
-"""Authorization server metadata with every optional field is a few KiB."""
-
-
 def origin_of(url: httpx2.URL) -> str:
-    """`scheme://host:port` of `url`, for comparison."""
+    """Return `scheme://host:port` of `url`, for comparison."""
     port = url.port or {"http": 80, "https": 443}.get(url.scheme)
     return f"{url.scheme}://{url.host}:{port}"
-
-
-EXPIRY_MARGIN_SECONDS: Final = 10.0
-"""A token with less time left counts as expired, because it could expire before the request arrives."""
-
-CHALLENGE_CHARS: Final = 4096
-"""Limits the part of a `WWW-Authenticate` header that is saved: a URL and some scopes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -126,7 +126,9 @@ class OAuth(httpx2.Auth):
         self.person_is_there = False
         """True while a browser may be opened; set by `build._Login`."""
         self._restored = False
+        """True once the saved tokens were read, without a saved refusal that a person has to settle."""
         self._refused: str | None = None
+        """The token that the server refused last."""
         self._challenge: Challenge | None = None
         """The refusal about which a person has to be asked."""
         self._flow_lock = trio.Lock()
@@ -137,7 +139,11 @@ class OAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Implement `httpx2.Auth`. Raises `AccessDeniedError`, and otherwise as `_send_aside`."""
+        """Implement `httpx2.Auth`.
+
+        Raises `AuthorizationNeededError` if a person must be asked first, `AccessDeniedError` if the flow
+        failed, and `TransportError`, `LimitError` or `BlockedAddressError` for one of its own requests.
+        """
         used = await self._ready(request)
         _put(request, used)
         response = yield request
@@ -165,15 +171,18 @@ class OAuth(httpx2.Auth):
         return token if token != self._refused else None
 
     async def _ready(self, request: httpx2.Request) -> str | None:
+        """Return a usable token: the current one, else the saved one, else a refreshed one. `None` if there
+        is none: the server then answers 401, which starts the flow."""
         token = self._token()
-        if token is not None or (self._restored and self._context.current_tokens is None):
+        has_nothing_saved = self._restored and self._context.current_tokens is None
+        if token is not None or has_nothing_saved:
             return token
         async with self._flow_lock:
-            if self._token() is None:
+            if self._token() is None:  # no other request has got one meanwhile
                 challenge = await self._tokens.restore()
                 if challenge is not None and not self._restored and self._needs_person:
                     self._challenge = challenge
-                    raise self._asking(challenge)
+                    raise self._needs_permission_error(challenge)
                 self._restored = True
                 if self._token() is None and self._context.can_refresh_token():
                     await self._refresh(request)
@@ -216,9 +225,9 @@ class OAuth(httpx2.Auth):
         header = refused.headers.get("www-authenticate", "")[:CHALLENGE_CHARS]
         self._challenge = Challenge(status=refused.status_code, header=header)
         await self._tokens.save_challenge(self._challenge)
-        raise self._asking(self._challenge)
+        raise self._needs_permission_error(self._challenge)
 
-    def _asking(self, challenge: Challenge) -> AuthorizationNeededError:
+    def _needs_permission_error(self, challenge: Challenge) -> AuthorizationNeededError:
         wanted = "additional access" if challenge.status == 403 else "access"
         return AuthorizationNeededError(
             f"{self._server.place} needs your permission for {wanted}; connect again to grant it in a"

@@ -144,16 +144,21 @@ class Connection:
         self._replace = replace
         self._liveness = Liveness()
         self._quiet_seconds = math.inf if carrier.repeat_via == "none" else QUIET_SECONDS
+        """The time from a request to the first liveness step; infinite if no read can be repeated."""
         self._heard = 0.0
         """The time of the server's last sign of life, for any request."""
         self._is_retired = False
+        """True if the connection ends with its requests in flight; see `retire`."""
         self._waiting: dict[int | str, _Waiting] = {}
         self._open_questions = 0
         """The number of the server's requests whose answers the carrier has not taken yet. Each costs a
         task."""
         self._answering: dict[int | str, trio.CancelScope] = {}
+        """The scopes of the running handlers, by the ids of the server's requests."""
         self._wakes_at = math.inf
+        """The time until which `_keep_time` sleeps."""
         self._earlier = trio.Event()
+        """Set to wake `_keep_time` for a request that may be due before `_wakes_at`."""
         self._failure: PlayheadError | None = None
         self._ended = trio.Event()
         self._nursery: trio.Nursery
@@ -200,6 +205,7 @@ class Connection:
         self._leave_if_idle()
 
     def _leave_if_idle(self) -> None:
+        # Subscriptions and copies of reads may be silent for ever; they do not count.
         if self._is_retired and all(each.silent_seconds == math.inf for each in self._waiting.values()):
             self.leave()
 
@@ -273,6 +279,7 @@ class Connection:
                 raise
         finally:
             del self._waiting[outgoing.id]
+            # The copies of an answered read are cancelled, too.
             if not waiting.answered.is_set() or waiting.copies:
                 self._give_up(waiting)
             if self._is_retired:
@@ -348,7 +355,7 @@ class Connection:
                         waiting.arrivals.note(now)
                     waiting.answered.set()
                     if not waiting.is_sent:
-                        waiting.scope.cancel()  # the carrier is still in `request`, which has no more use
+                        waiting.scope.cancel()  # ends `Carrier.request`, which is no longer needed
                 case Progressed():
                     self._touch(event.id)
                     if (report := self._waiting[event.id].report) is not None:
@@ -407,6 +414,7 @@ class Connection:
         )
 
     async def _answer(self, question: Asked) -> None:
+        """Answer a request of the server: run its handler, or refuse. A cancelled one gets no answer."""
         method, handler = question.method, self._handlers.get(question.method)
         if method not in self.exchange.revision.asks:
             reply = self.exchange.refuse(question.id, messages.METHOD_NOT_FOUND, "Method not found")
@@ -443,6 +451,7 @@ class Connection:
     # byte arrived, and cancels the request or sleeps on.
 
     async def _keep_time(self) -> None:
+        """Cancel the requests that are overdue, and take the liveness steps that are due."""
         while True:
             self._earlier = trio.Event()
             self._wakes_at = min([self._next_step_at(), *map(self._due, self._waiting.values())])
@@ -469,9 +478,12 @@ class Connection:
         return [each for each in self._waiting.values() if each.outgoing.method == "resources/read"]
 
     def _oldest(self) -> float:
+        """Return the time at which the oldest waiting read was sent, copies excepted; infinite without
+        one."""
         return next((each.started for each in self._reads() if each.original is None), math.inf)
 
     async def _take_step(self, step: LivenessStep | None) -> None:
+        """Ask the server for a sign of life, or repeat the waiting reads."""
         if self._carrier.repeat_via == "request":
             # The carrier has no ping, so the copies of the reads ask for the sign of life.
             if step is LivenessStep.ASK:
@@ -556,11 +568,12 @@ class Connection:
         """
         limits, started = self.limits, False
         slots = _handshake_slots()
-        await slots.acquire()
+        await slots.acquire()  # released once the handshake is over, or has failed
         step = _OpeningStep("accept the connection", "connect_seconds", limits.connect_seconds)
         try:
             with trio.CancelScope(deadline=trio.current_time() + step.seconds) as scope:
                 async with self.opened():
+                    # The connection is open: from now on the limit of the handshake counts.
                     step = _OpeningStep("finish the handshake", "handshake_seconds", limits.handshake_seconds)
                     scope.deadline = trio.current_time() + step.seconds
                     await negotiate(self, mode=mode, seconds=step.seconds)

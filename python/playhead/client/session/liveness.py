@@ -15,10 +15,11 @@ from enum import Enum, auto
 from typing import Final
 
 QUIET_SECONDS: Final = 10.0
-"""A listener's buffer of 30 s or more outlasts this wait, the next one, and a page over a second
-connection."""
+"""The silence before the server is asked. Short enough that a buffer of 30 s lasts through this wait,
+`GRACE_SECONDS`, and one page over a second connection."""
 GRACE_SECONDS: Final = 5.0
-"""Limits the wait for a sign of life: several times the longest round trip over a satellite link."""
+"""The wait for a sign of life after the question: several times the longest round trip over a satellite
+link."""
 
 
 class LivenessStep(Enum):

@@ -2,7 +2,7 @@
 
 The receiver is `client.session.connection`. The carrier opens the connection, runs its tasks in its own
 nursery, and knows nothing of deadlines, handshakes or results: it writes messages, has the receiver's
-exchange turn arriving bytes into events, and passes these on.
+exchange turn each received message into events, and passes these on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Receiver(Protocol):
 
     @property
     def exchange(self) -> Exchange:
-        """The requests in flight; turns messages into events."""
+        """The requests in flight; turns received messages into events."""
         ...
 
     def take(self, events: Iterable[Event]) -> None:
@@ -50,7 +50,8 @@ class Carrier(ABC):
 
     @property
     def closing_cancels(self) -> bool:
-        """True if the server sees that `request` was cancelled, so that no notification may be sent."""
+        """True if closing a request tells the server that it is cancelled; `notifications/cancelled` must not
+        be sent then."""
         return False
 
     @abstractmethod
@@ -65,10 +66,10 @@ class Carrier(ABC):
     async def request(self, outgoing: Outgoing, *, is_repeat: bool = False) -> None:
         """Send a request. HTTP sends one that `is_repeat` over a new TCP connection.
 
-        A stream of messages (stdio, WebSocket) returns when the request is written; the receiver waits for
-        the answer. HTTP returns when the answer, or a JSON-RPC error in its place, was handed to the
-        receiver. Raises a `PlayheadError` if there will be no answer. Cancelled: a message is written whole
-        or not at all; HTTP closes the POST.
+        Over stdio and WebSocket, which carry all messages on one stream, this returns once the request is
+        written; the receiver waits for the answer. Over HTTP it returns once the answer, or a JSON-RPC error
+        in its place, was passed to the receiver. Raises a `PlayheadError` if there will be no answer.
+        Cancelled: a message is written whole or not at all; HTTP closes the POST.
         """
 
     @abstractmethod

@@ -1,6 +1,7 @@
 """The errors that a caller sees for JSON-RPC error answers.
 
-Every code that the peer sends is its answer, even -32001, the TypeScript SDK's code for its own timeouts.
+No code means a failure on this side: -32001 from the peer is an ordinary answer, although the TypeScript SDK
+uses it for its own timeouts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from playhead.errors import PlayheadError, RangePastEndError, ServerError, Sessi
 from playhead.escaping import shortened
 from playhead.protocol.messages import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RpcError
 
-PAST_END = re.compile(r"\b416\b|range not satisfiable|not satisfiable", re.IGNORECASE)
+PAST_END = re.compile(r"\b416\b|not satisfiable", re.IGNORECASE)
 LOST_SESSION = re.compile(
     r"\bno valid session\b|\b(?:invalid|unknown|expired)(?: or expired)? (?:mcp[ -])?session\b"
     r"|\bsession(?:[ -]id)? (?:(?:was|is|has) )?(?:not found|not valid|invalid|unknown|expired|terminated)\b"
@@ -21,11 +22,12 @@ LOST_SESSION = re.compile(
 """Matches the texts of HTTP 400 for an unknown session: the TypeScript SDK's examples ("No valid session ID
 provided", "Server not initialized"), mcp-go's ("Invalid session ID"), and similar ones."""
 _SESSION_NOT_FOUND = "session not found"
-_OTHER_CODES = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, -32002})
-"""Codes of errors about the request itself, whose text may quote it: a resource may be named "unknown
-session"."""
+_RESOURCE_NOT_FOUND = -32002
+_REQUEST_FAULT_CODES = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, _RESOURCE_NOT_FOUND})
+"""Codes that blame the request, never the session. Their text is not searched, because it may quote the
+request: a resource may be named "unknown session"."""
 QUOTED_CHARS = 500
-"""Limits the peer's own text that a message quotes."""
+"""Limits the text of the peer that a message quotes, and that is searched for a reason."""
 
 
 def quoted(text: str) -> str:
@@ -37,7 +39,7 @@ def names_lost_session(code: int | None, text: str, *, status: int) -> bool:
 
     `code` is None for a body without a JSON-RPC error, `status` the HTTP status (200 on other transports).
     """
-    if code in _OTHER_CODES:
+    if code in _REQUEST_FAULT_CODES:
         return False
     if code == INVALID_REQUEST and _SESSION_NOT_FOUND in text.lower():
         return True
@@ -47,7 +49,7 @@ def names_lost_session(code: int | None, text: str, *, status: int) -> bool:
 
 
 def texts_of(error: RpcError) -> tuple[str, ...]:
-    """The strings of an error answer: its message, and its data if that is a string.
+    """Return the strings of an error answer: its message, and its data if that is a string.
 
     Some servers put a heading into the message and the reason into the data, as the Go template does:
     "initialization failed", "unsupported protocol version: 2025-11-25".
@@ -62,14 +64,14 @@ def says(error: RpcError, words: re.Pattern[str]) -> bool:
 
 
 def text_of(error: RpcError) -> str:
-    """The strings of an error answer as one."""
+    """Return the strings of an error answer joined to one, without repeating any."""
     texts = texts_of(error)
     longest = max(texts, key=len)
     return longest if all(text in longest for text in texts) else ": ".join(texts)
 
 
 def from_answer(error: RpcError, *, method: str, server: str) -> PlayheadError:
-    """The error for a JSON-RPC error answer from the peer."""
+    """Return the error for a JSON-RPC error answer from the peer."""
     text = quoted(text_of(error))
     past_end = method == "resources/read" and PAST_END.search(text) is not None
     kind = RangePastEndError if past_end else ServerError

@@ -36,8 +36,9 @@ class PcmReport:
 class TakenAudio:
     """The hash of the audio that a sink has taken of a buffer, made outside the device's callback.
 
-    The buffer's pipe keeps as many bytes behind the sink as fit ahead of it, and between two writes the sink
-    takes at most what fits ahead. So hashing before each write misses no byte.
+    Bytes that the sink has taken stay in the buffer's pipe until a later write needs their room: the pipe
+    keeps as many bytes behind the sink as fit ahead of it, and between two writes the sink can take no more
+    than fit ahead. So hashing before each write misses none.
     """
 
     def __init__(self, buffer: PcmBuffer) -> None:
@@ -139,6 +140,7 @@ async def _take_in_real_time(buffers: AsyncIterator[PcmBuffer]) -> None:
         with unwrap_exception_group():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(run_thread, run, wake=callback.stop))
+                # The next buffer in another format, which needs a device of its own; None at the end.
                 buffer = await follow(buffer, buffers, callback, held_seconds=0.0)
                 callback.stop()
 

@@ -1,4 +1,4 @@
-"""`playhead schema`: the documents of the template server's messages."""
+"""`playhead schema`: print the schema of the template server's messages, or validate messages against it."""
 
 from __future__ import annotations
 

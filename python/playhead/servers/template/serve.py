@@ -50,6 +50,9 @@ from playhead.servers.template.tools.knowledge_graph import KnowledgeGraph, know
 from playhead.servers.template.tools.web_search import Engine, web_search
 from playhead.servers.websocket import websocket_endpoint, websocket_routes
 
+NAME: Final = "playhead-template"
+DESCRIPTION: Final = "A small MCP server with one of everything, to copy from: tools, resources and prompts."
+
 
 async def serve(
     options: TemplateServerOptions,
@@ -89,7 +92,8 @@ async def serve(
         url = base_url(sock, scheme="http" if tls is None else "https") + ENDPOINTS["mcp"]
         if options.transport == "ws":
             url = "ws" + url.removeprefix("http")
-        async with _parts(options) as (server, metrics):
+        async with _open_server(options) as (server, metrics):
+            # `draining` makes /ready answer 503; `closing`, requested `drain_seconds` later, closes the port.
             draining = shutdown if shutdown is not None else Shutdown()
             closing = Shutdown(grace_seconds=max(0.0, draining.grace_seconds - options.drain_seconds))
             app = template_app(server, metrics=metrics, options=options, shutdown=draining)
@@ -120,12 +124,15 @@ async def open_template_server(
     Raises:
         UsageError: the search URL or an origin is invalid.
     """
-    async with _parts(options if options is not None else TemplateServerOptions()) as (server, _):
+    async with _open_server(options if options is not None else TemplateServerOptions()) as (server, _):
         yield server
 
 
 @asynccontextmanager
-async def _parts(options: TemplateServerOptions) -> AsyncIterator[tuple[Server[dict[str, Any]], Metrics]]:
+async def _open_server(
+    options: TemplateServerOptions,
+) -> AsyncIterator[tuple[Server[dict[str, Any]], Metrics]]:
+    """Open the SDK server and its metrics, with the client of the search engine."""
     # The user's mistakes are reported before anything is opened.
     origins = parse_origins(options.search_origins)
     if options.search_url is not None and "{query}" not in options.search_url:
@@ -139,13 +146,13 @@ async def _parts(options: TemplateServerOptions) -> AsyncIterator[tuple[Server[d
         engine = None if options.search_url is None else Engine(url=options.search_url, client=client)
         tools = all_tools(pages, graph, engine)
         metrics = Metrics(tools)
-        parts = TemplateServer(
+        handlers = TemplateServer(
             tools=tools,
             resources=resources,
             prompts=all_prompts(pages),
             pager=Pager(items=options.page_items),
         )
-        yield parts.server(metrics), metrics
+        yield handlers.server(metrics), metrics
 
 
 ENDPOINTS: Final[Mapping[str, str]] = {
@@ -217,25 +224,22 @@ def _routes(server: Server[Any], metrics: Metrics, shutdown: Shutdown) -> list[R
             return JSONResponse({"status": "shutting_down"}, status_code=503)
         return JSONResponse({"status": "ready"})
 
-    async def count(request: Request) -> Response:
+    async def show_metrics(request: Request) -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
     return [
         Route("/", about, methods=["GET"]),
         Route(ENDPOINTS["health"], health, methods=["GET"]),
         Route(ENDPOINTS["ready"], ready, methods=["GET"]),
-        Route(ENDPOINTS["metrics"], count, methods=["GET"]),
+        Route(ENDPOINTS["metrics"], show_metrics, methods=["GET"]),
     ]
 
 
 # --- the handlers ----------------------------------------------------------------------------------------
 
 
-NAME: Final = "playhead-template"
-DESCRIPTION: Final = "A small MCP server with one of everything, to copy from: tools, resources and prompts."
-
 _Context = ServerRequestContext[dict[str, Any]]
-_Page = types.PaginatedRequestParams | None
+_PageParams = PaginatedRequestParams | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +270,7 @@ class TemplateServer:
         server.middleware += [metrics.middleware, explain_errors, first_revision]
         return server
 
-    async def _list_tools(self, context: _Context, params: _Page) -> types.ListToolsResult:
+    async def _list_tools(self, context: _Context, params: _PageParams) -> types.ListToolsResult:
         definitions = [tool.definition for tool in self.tools.values()]
         tools, cursor = self.pager.page("tools", definitions, params)
         return types.ListToolsResult(tools=tools, next_cursor=cursor)
@@ -284,11 +288,13 @@ class TemplateServer:
             return failed(str(error))
         return downgrade(result, context.protocol_version)
 
-    async def _list_resources(self, context: _Context, params: _Page) -> types.ListResourcesResult:
+    async def _list_resources(self, context: _Context, params: _PageParams) -> types.ListResourcesResult:
         resources, cursor = self.pager.page("resources", self.resources.listed(), params)
         return types.ListResourcesResult(resources=resources, next_cursor=cursor)
 
-    async def _list_templates(self, context: _Context, params: _Page) -> types.ListResourceTemplatesResult:
+    async def _list_templates(
+        self, context: _Context, params: _PageParams
+    ) -> types.ListResourceTemplatesResult:
         templates, cursor = self.pager.page("templates", self.resources.templates(), params)
         return types.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor)
 
@@ -297,7 +303,7 @@ class TemplateServer:
     ) -> types.ReadResourceResult:
         return self.resources.read(context.params or {}, context.protocol_version)
 
-    async def _list_prompts(self, context: _Context, params: _Page) -> types.ListPromptsResult:
+    async def _list_prompts(self, context: _Context, params: _PageParams) -> types.ListPromptsResult:
         definitions = [prompt.definition for prompt in self.prompts.values()]
         prompts, cursor = self.pager.page("prompts", definitions, params)
         return types.ListPromptsResult(prompts=prompts, next_cursor=cursor)
@@ -319,10 +325,10 @@ class Pager:
     """Cuts listings into pages. Listings do not change while the server runs, so a cursor stays valid."""
 
     items: int
-    """The items of one page."""
+    """The number of items on a page."""
 
     def page(
-        self, listing: str, everything: Sequence[_Item], params: PaginatedRequestParams | None
+        self, listing: str, everything: Sequence[_Item], params: _PageParams
     ) -> tuple[list[_Item], str | None]:
         """Return a page of the listing of this name, and the cursor of the next page.
 

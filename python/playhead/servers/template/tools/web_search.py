@@ -20,7 +20,7 @@ from playhead.servers.template.tools import Arguments, TemplateTool, answer
 
 MOST_RESULTS: Final = 20
 ANSWER_BYTES: Final = MIB
-"""Limits the engine's answer; twenty results have some ten kilobytes."""
+"""Limits the engine's answer; twenty results are about 10 KB."""
 ENGINE_SECONDS: Final = 20.0
 SNIPPET_CHARS: Final = 300
 
@@ -97,7 +97,8 @@ class Engine:
     """A guarded client, because the engine's redirects must not lead into the private network."""
 
     async def search(self, query: str, most: int) -> list[SearchResult]:
-        """Search. Raises `TransportError` or `RemoteError`; cancelling closes the request."""
+        """Search. Raises `TransportError` if no answer arrived in time, `RemoteError` for an unusable answer,
+        and `BlockedAddressError` for a forbidden address. Cancelling closes the request."""
         url = self.url.replace("{query}", quote(query, safe="")).replace("{max_results}", str(most))
         try:
             with trio.fail_after(ENGINE_SECONDS):

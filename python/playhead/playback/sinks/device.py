@@ -116,8 +116,9 @@ class Device:
         config.playback.channels = self.format.channels
         config.playback.format = MINIAUDIO_SAMPLES[self.format.sample].value
         config.periodSizeInMilliseconds = round(self.held_seconds * 1000)
-        if _FIXED_SIZE_FLAG is not None:
-            ffi.cast("char *", ffi.addressof(config))[_FIXED_SIZE_FLAG] = b"\1"
+        flag = fixed_size_flag(ffi, miniaudio.lib_version())
+        if flag is not None:
+            ffi.cast("char *", ffi.addressof(config))[flag] = b"\1"
         if self._name is not None:
             config.playback.pDeviceID = ffi.addressof(_named(self._context, self._name).id)
         # miniaudio's own stop callback would read `pUserData` as a Python object.
@@ -229,7 +230,6 @@ def fixed_size_flag(ffi: Any, version: str) -> int | None:
     return flag if is_known else None
 
 
-_FIXED_SIZE_FLAG = fixed_size_flag(miniaudio.ffi, miniaudio.lib_version())
 _DATA_CALLBACK = "void(*)(struct ma_device *, void *, void *, unsigned int)"
 _STOP_CALLBACK = "void(*)(struct ma_device *)"
 

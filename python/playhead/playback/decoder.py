@@ -97,7 +97,7 @@ class PcmDecoder(Protocol):
 
     @property
     def lacks_end(self) -> bool:
-        """After the end: the container marks its end, and the stream has no such mark."""
+        """True, after the end, if the container marks its end and the stream has no such mark."""
         ...
 
     def read(self) -> Buffer:

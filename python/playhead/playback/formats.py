@@ -181,8 +181,8 @@ WINDOW_SECONDS = 10.0
 _MARK_SECONDS = 0.5
 """The distance between the places where the window may begin, of which 20 are remembered."""
 _TRUSTED_SECONDS = 2.0
-"""With a rate in the header, the measured mean counts only after this much audio: a decoder reads in steps of
-2 KiB, which distort the mean of less."""
+"""The least audio whose measured mean counts if the header has a rate: a decoder reads in steps of 2 KiB,
+which distort the mean of less."""
 
 
 class ByteRate:

@@ -69,7 +69,7 @@ class Closed:
     """The code in the close frame, the peer's or ours. 1005 stands for a frame without a code, and 1006 for a
     missing frame (section 7.1.5)."""
     reason: str
-    """For `End.PEER` the peer's own text."""
+    """The reason as text: for `End.PEER` the peer's own."""
 
 
 class _Head(NamedTuple):

@@ -1,4 +1,4 @@
-"""When a silent connection is asked for a sign of life, and when its reads are repeated."""
+"""The times at which a silent connection is asked for a sign of life, and its reads are repeated."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ async def announce(
     in_hand: bool = False,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """With `in_hand`, started once all of it is decoded."""
+    """Announce `said`, and set `done` after it. With `in_hand`, it has started once all of it is decoded."""
     async with player.announce(
         said, gain=gain, attack_seconds=seconds, release_seconds=seconds
     ) as announcement:

@@ -32,7 +32,7 @@ CANCELLED: Final = "notifications/cancelled"
 RETRY_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Waits before another subscription. After the last one there is none until the next connection."""
 STEADY_SECONDS: Final = 60.0
-"""After a subscription that lasted this long, the waits start over."""
+"""A subscription that lasted longer than this makes the waits start over."""
 
 
 class Listener(Protocol):

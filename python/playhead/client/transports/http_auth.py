@@ -110,7 +110,7 @@ def _without(headers: Headers, *names: bytes) -> Headers:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """Return the body of an answer for a flow that reads it. `receive` returns it again afterwards."""
+    """The body of an answer, for a flow that reads it. `HttpResponse.receive` returns it again afterwards."""
 
     def __init__(self, response: HttpResponse, allowed: int) -> None:
         self._response = response

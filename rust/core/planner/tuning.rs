@@ -6,8 +6,8 @@
 pub(super) const FALSE_CLAIMS: u32 = 3;
 /// This many equal error answers at one offset are an end, if the byte before is served between them.
 pub(super) const ERROR_CLAIMS: u32 = 3;
-/// To check a claim below the announced size, up to this many of the last bytes before that size are read: the page
-/// size of most file systems.
+/// Up to this many of the last bytes before the announced size are read to check a claim below it: the page size of
+/// most file systems.
 pub(super) const TAIL_BYTES: u64 = 4096;
 /// A claim below an announced size is corroborated in this many rounds.
 pub(super) const ROUNDS_BELOW_SIZE: u32 = 2;
@@ -29,7 +29,7 @@ pub(super) const BACKOFF_SECONDS: f64 = 0.1;
 pub(super) const BACKOFF_MAX_SECONDS: f64 = 5.0;
 /// Limits the doublings of a wait, which is far past its maximum by then; keeps the power finite.
 pub(super) const MOST_DOUBLINGS: u32 = 16;
-/// After this many failures without progress, only the head page is read again.
+/// This many failures without progress are an outage, in which only the head page is read again.
 pub(super) const FAILURES_TO_OUTAGE: u32 = 2;
 /// Limits the retries within a second, without progress.
 pub(super) const RETRIES_PER_SECOND: usize = 2;
@@ -113,7 +113,7 @@ pub(super) const SERIAL_PAGE_BYTES: u64 = 20 << 10;
 pub(super) const BANDWIDTH_WINDOW_SECONDS: f64 = 10.0;
 /// The window of the least latency: long enough to need few lone pages, short enough for a changed route (BBR: 10 s).
 pub(super) const FLOOR_WINDOW_SECONDS: f64 = 30.0;
-/// After this many rounds without growth of the rate, the link counts as full (BBR's "full pipe").
+/// This many rounds without growth of the rate show a full link (BBR's "full pipe").
 pub(super) const FLAT_ROUNDS: u32 = 3;
 /// The rate has grown if it is more than this many times the best so far (BBR).
 pub(super) const GROWTH: f64 = 1.25;
@@ -130,8 +130,8 @@ pub(super) const PACING_STEADY: f64 = 1.25;
 /// The rate at which pages follow the first of a round is divided by this: answers that share a link overlap, so it may
 /// read up to twice too high.
 pub(super) const TRAIN_EXCESS: f64 = 2.0;
-/// After this many rounds whose rate grew with their pages, a cost per page counts as the limit. One may be chance,
-/// because the first pages are small and share the link.
+/// This many rounds whose rate grew with their pages show that a cost per page is the limit. One may be chance, because
+/// the first pages are small and share the link.
 pub(super) const ROUNDS_IN_PROPORTION: u32 = 2;
 /// The pages of such a round are at least this many times as large as those of the round before.
 pub(super) const LARGER_PAGES: f64 = 1.25;
@@ -158,7 +158,7 @@ pub(super) const PAGE_GROWTH_BY_COST: u64 = 4;
 pub(super) const ALWAYS_AFFORDED: u64 = 8;
 /// This many short pages in a row show a cap of the server; one may be the end of the file.
 pub(super) const SHORTS_TO_LEARN: u32 = 3;
-/// After this many whole pages at the cap, a larger page tests it; the number doubles with every test.
+/// This many whole pages at the cap precede a larger page that tests it; the number doubles with every test.
 pub(super) const WHOLES_TO_TEST_CAP: u32 = 16;
 /// Limits that number.
 pub(super) const WHOLES_TO_TEST_CAP_MAX: u32 = 4096;
@@ -172,8 +172,7 @@ pub(super) const LARGER_PAYS: f64 = 1.1;
 pub(super) const ROOM_TO_TRY: f64 = 1.25;
 /// Larger pages have this many rounds to raise the rate: one round may be slow by chance on a busy machine.
 pub(super) const ROUNDS_ON_TRIAL: u32 = 3;
-/// After larger pages gained nothing, they are tried again this many rounds later; the number doubles with every such
-/// try.
+/// Larger pages that gained nothing are tried again this many rounds later; the number doubles with every such try.
 pub(super) const ROUNDS_TO_RETRY: u32 = 8;
 /// Limits that number.
 pub(super) const ROUNDS_TO_RETRY_MAX: u32 = 1024;

@@ -8,12 +8,19 @@
 //! dither takes its noise from one generator for the whole process, so two streams would change each other.
 
 /// Full scale of a 16-bit sample.
-const SCALE: f32 = 32768.0;
+pub(crate) const SCALE: f32 = 32768.0;
 
-/// Added to a value near 16 bits, it rounds that to an integer, ties to even, and leaves the integer in the low bits of
-/// the sum. Unlike a cast or `round_ties_even`, a compiler makes it part of a loop over several samples at once, with
-/// any processor: dither takes half the time.
+/// 1.5 * 2^23. Added to a value near 16 bits, it rounds that to an integer, ties to even, and leaves the integer in the
+/// low bits of the sum. Unlike a cast or `round_ties_even`, a compiler makes it part of a loop over several samples at
+/// once, with any processor: dither takes half the time.
 const TO_INTEGER: f32 = 12_582_912.0;
+
+/// Rounds a value, in steps of 16 bits, to a sample. Values beyond full scale are clamped; NaN becomes any sample.
+#[inline]
+pub(crate) fn round_to_pcm16(value: f32) -> i16 {
+    let clamped = value.clamp(f32::from(i16::MIN), f32::from(i16::MAX));
+    (clamped + TO_INTEGER).to_bits() as i16
+}
 
 /// 32 random bits for each index: a hash whose bits are nearly independent of each other (C. Wellons,
 /// hash-prospector, "two round functions", bias 0.108). Unlike a generator's, its values do not wait for each other.
@@ -51,8 +58,7 @@ impl Dither {
             } else {
                 wide as f32 / 65536.0
             };
-            let value = (exact + offset).clamp(f32::from(i16::MIN), f32::from(i16::MAX));
-            *sample = ((value + TO_INTEGER).to_bits() as i16).to_ne_bytes();
+            *sample = round_to_pcm16(exact + offset).to_ne_bytes();
         }
     }
 }

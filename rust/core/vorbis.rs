@@ -30,6 +30,7 @@ use symphonia_core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDec
 use symphonia_core::packet::PacketRef;
 use symphonia_core::units::{Duration, Timestamp};
 
+use crate::dither::{SCALE, round_to_pcm16};
 use crate::ogg::{PACKET_MAX_BYTES, Packets, Page, Pages};
 use crate::vorbis_setup;
 
@@ -482,15 +483,10 @@ fn interleave(audio: &AudioBuffer<f32>, out: &mut Vec<i16>) {
     for (channel, plane) in audio.iter_planes().enumerate() {
         let places = out.iter_mut().skip(channel).step_by(channels);
         for (place, sample) in places.zip(plane) {
-            // Adding this much leaves no bits for a fraction: this rounds without a call, and is vectorised.
-            let rounded = (sample * 32768.0).clamp(-32768.0, 32767.0) + ROUNDING;
-            *place = rounded.to_bits() as i16;
+            *place = round_to_pcm16(sample * SCALE);
         }
     }
 }
-
-/// 1.5 * 2^23.
-const ROUNDING: f32 = 12_582_912.0;
 
 thread_local! {
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };

@@ -249,7 +249,14 @@ async def test_a_body_that_was_compressed_unasked_is_decoded(
         assert served.connections == 1
 
 
-@pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"\x1f\x8b"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"{}", id="plain"),
+        pytest.param(gzip.compress(b"{}")[:-1], id="cut"),
+        pytest.param(gzip.compress(b"{}") + b"\x1f\x8b", id="begun-again"),
+    ],
+)
 async def test_a_body_that_is_not_what_it_says_is_a_protocol_error(body: bytes) -> None:
     async def lie(asked: Asked) -> None:
         await answer(asked, body, "content-encoding: gzip")

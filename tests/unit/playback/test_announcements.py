@@ -318,12 +318,18 @@ async def test_announcements_follow_one_another_and_a_duck_of_the_players_own_ou
 
 
 async def test_the_frames_of_a_device_have_both() -> None:
-    device = Device()
+    decoded = trio.Event()
+    device = Device(lambda _: decoded.wait())
     music, said = array("h", [1000]) * 32_000, array("h", [300]) * 8_000
     async with Player(FramesSink(device)) as player:
         await player.play(media(music, rate_hz=16_000))
-        async with player.announce(media(said, rate_hz=16_000), gain=FULL):
-            pass
+        async with player.announce(media(said, rate_hz=16_000), gain=FULL) as announcement:
+            await wait_until(
+                lambda: (
+                    announcement.snapshot().buffered_seconds == 0.5 and player.snapshot().buffered_seconds > 1
+                )
+            )
+            decoded.set()
         await player.stop()
     samples = array("h", device.pcm)
     assert samples.count(1300) == len(said)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from playhead.check.probes.server import NO_TOOL
 from playhead.check.results import TestResult
 
 PYTHON_SDK_1: Final = "the Python SDK 1.x"
@@ -18,12 +19,8 @@ _REVEALED: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = (
     ("definition", re.compile(r'"_?fastmcp": ?[{]'), "FastMCP"),
     ("an unknown method", re.compile(r'-32602, "message": "Invalid request parameters"'), PYTHON_SDK_1),
     ("a call without a name", re.compile(r'-32602, "message": "Invalid request param'), "the Python SDK 2.x"),
-    (
-        "an unknown tool",
-        re.compile(r"MCP error -32602: Tool playhead_no_such_tool not found"),
-        "the TypeScript SDK",
-    ),
-    ("an unknown tool", re.compile(r"tool 'playhead_no_such_tool' not found: tool not found"), "mcp-go"),
+    ("an unknown tool", re.compile(f"MCP error -32602: Tool {NO_TOOL} not found"), "the TypeScript SDK"),
+    ("an unknown tool", re.compile(f"tool '{NO_TOOL}' not found: tool not found"), "mcp-go"),
     ("definition", re.compile(r'"title": "\w+Arguments"'), "the Python SDK"),
 )
 """The title of a test, a pattern of its answer, and the framework that a match reveals. The first match

@@ -45,8 +45,8 @@ class Check:
     kind: CheckKind
     verdict: Verdict
     message: str = ""
-    """For a failed or accepted check: the expected and the actual value, the place and the remedy. For a
-    skipped check: the reason."""
+    """The expected and the actual value of a failed or accepted check, with the place and the remedy; the
+    reason of a skipped one."""
     accepted: Acceptance | None = None
     """The reason why an accepted check does not count."""
 

@@ -50,8 +50,8 @@ PATIENCE: float = 6.0
 """A request that keeps showing signs of life may take this many times its timeout."""
 
 MOST_UNANSWERED: int = 6
-"""After this many requests in a row without an answer, `tools/list` is tried. If that fails too, the server
-is gone and nothing more is sent: each of hundreds of further requests would wait for its deadline."""
+"""The number of requests in a row without an answer after which `tools/list` is tried. If that fails too, the
+server is gone and nothing more is sent: each of hundreds of further requests would wait for its deadline."""
 
 TOO_OFTEN_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 """Pauses in seconds before a rate-limited request is repeated."""

@@ -102,8 +102,6 @@ def boundary_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterat
 
 def _changed(value: Any, path: Path, new: Any) -> Any:
     """Return a copy of `value` with `new` at `path`, or without that place if `new` is `_REMOVED`."""
-    if not path:
-        return new
     key, rest = path[0], path[1:]
     made = value.copy()
     if not rest and new is _REMOVED:

@@ -30,7 +30,7 @@ class ToolArguments:
     """The generated arguments of one tool."""
 
     valid: tuple[Case, ...]
-    """In this order: the smallest, everything declared, boundary values, random ones."""
+    """Cases in this order: the smallest, everything declared, boundary values, random ones."""
     invalid: tuple[Case, ...]
     """Certain violations come first."""
     remarks: tuple[str, ...]

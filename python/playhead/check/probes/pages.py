@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from playhead._core import decode_base64
 from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
-from playhead.check.probes.asking import ask, error_words, note, text_in
+from playhead.check.probes.asking import ask, error_words, text_in
 from playhead.check.results import Json, TestDraft
 from playhead.check.target import Target
 from playhead.client.transports.rpc_errors import PAST_END, text_of
@@ -67,8 +67,6 @@ class Pages:
                 start=start, end=end, data=b"" if past else None, why=error_words(answer.error), past_end=past
             )
         assert answer.result is not None
-        if draft is not None:
-            note(draft, answer)
         data, why = blobs_of(answer.result)
         if data == DONE and start > 0:
             data = b""

@@ -29,7 +29,7 @@ BIG_PATIENCE: Final = 5.0
 """A big request may take this many times `timeout_seconds`: both sides write and parse 8 MiB, on a machine
 that may be busy."""
 _NO_METHOD: Final = "playhead/no-such-method"
-_NO_TOOL: Final = "playhead_no_such_tool"
+NO_TOOL: Final = "playhead_no_such_tool"
 _WRONG_CODES: Final = (-32700, -32600)
 """Parse error and invalid request: the call of an unknown tool is neither. -32601 is acceptable, because the
 server may lack the method, and so are -32603 and the server's own codes."""
@@ -58,7 +58,7 @@ async def _probe_unknown_method(target: Target) -> None:
 
 async def _probe_unknown_tool(target: Target) -> None:
     with target.test("server", "an unknown tool", method="tools/call") as draft:
-        answer = await ask(target, draft, {"name": _NO_TOOL, "arguments": {}})
+        answer = await ask(target, draft, {"name": NO_TOOL, "arguments": {}})
         if _is_answered(draft, answer):
             why = f"expected error -32602, or a result with isError, got {_outcome(answer)}"
             draft.require("server.unknown-tool", _is_error(answer), why)
@@ -83,8 +83,8 @@ async def _probe_malformed(target: Target) -> None:
 
 async def _probe_big_request(target: Target) -> None:
     title = f"a request of {BIG_BYTES // MIB} MiB"
-    summary: Json = {"name": _NO_TOOL, "arguments": {"text": f"a string of {BIG_BYTES:,} characters"}}
-    params = {"name": _NO_TOOL, "arguments": {"text": "a" * BIG_BYTES}}
+    summary: Json = {"name": NO_TOOL, "arguments": {"text": f"a string of {BIG_BYTES:,} characters"}}
+    params = {"name": NO_TOOL, "arguments": {"text": "a" * BIG_BYTES}}
     seconds = BIG_PATIENCE * target.options.timeout_seconds
     with target.test("server", title, method="tools/call", input=summary) as draft:
         answer = await target.request("tools/call", params, timeout_seconds=seconds)

@@ -267,10 +267,10 @@ class ToolCallRun:
         call, turn = running.call, self._context.state
         try:
             outcome = await self._call_next(self._context, call)
-        except Exception as error:
-            # A runner and its middleware are the user's code. Whatever they raise, the call gets a result,
-            # with the exception in its outcome, and the other calls continue. Only an exception of the event
-            # callback, which a progress report calls, ends the turn as it does everywhere else.
+        except Exception as error:  # a runner and its middleware are the user's code
+            # Whatever they raise, the call gets a result, with the exception in its outcome, and the other
+            # calls continue. Only an exception of the event callback, which a progress report calls, ends the
+            # turn as it does everywhere else.
             if _shares(error, turn.callback_error):
                 raise
             return failed(call, error, self._offered)

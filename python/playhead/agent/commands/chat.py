@@ -240,9 +240,13 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
 
     servers, sources, policy = await with_consent(terminal, load, trusted=setup.trusted)
     policy = replace(policy, approved=setup.allow)
-    for name, each in (servers or {}).items():
-        terminal.hide(each.secrets)
-        servers = {**(servers or {}), name: with_permissions(each, setup.allow_origins, setup.allow_paths)}
+    if servers is not None:
+        for each in servers.values():
+            terminal.hide(each.secrets)
+        servers = {
+            name: with_permissions(each, setup.allow_origins, setup.allow_paths)
+            for name, each in servers.items()
+        }
     lines = TerminalLines(sys.stdin.fileno())
     conversation: TerminalChat | None = None
 

@@ -50,7 +50,7 @@ class MediaPolicy:
 
 
 TEXT_ONLY: Final = MediaPolicy()
-"""For a model that neither sees nor hears."""
+"""The policy for a model that neither sees nor hears."""
 
 
 def fit_media(messages: Sequence[Message], policy: MediaPolicy) -> tuple[Message, ...]:

@@ -71,7 +71,7 @@ _OLD: Final = re.compile(r"gemini-[12](?![0-9])")
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _UNSIGNED: Final = "skip_thought_signature_validator"
 """The API's documented marker for calls without a signature of its own."""
-_IN_RESULTS: Final = frozenset({"image/jpeg", "image/png", "image/webp"})
+_IN_RESULTS: Final = frozenset({JPEG, PNG, WEBP})
 """The types that `functionResponse.parts` accepts, of those that are sent."""
 GEMINI: Final = MediaPolicy(
     images=frozenset({JPEG, PNG, WEBP, "image/heic", "image/heif"}),

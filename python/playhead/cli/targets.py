@@ -36,18 +36,6 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 """RFC 3986, section 3.1. A tool's name has no colon in it (SEP-986)."""
 
 
-_OPTIONS: Final = {
-    "strategy": "--strategy",
-    "page_bytes": "--page-size",
-    "in_flight": "--in-flight",
-    "capacity_bytes": "--capacity",
-    "size_bytes": "--size",
-    "timeout": "--timeout",
-    "patience_seconds": "--patience",
-    "max_bytes": "--max-bytes",
-}
-
-
 async def find_server(
     server: str,
     terminal: Terminal,
@@ -171,25 +159,28 @@ def stream_options(
     """Return the given fields of `StreamOptions`. Raises `UsageError` that names an invalid option."""
     from playhead.stream.options import StreamOptions
 
-    page_bytes = parse_size(page_size, option="--page-size") if page_size else None
-    named: dict[str, Any] = {
-        "strategy": strategy,
-        "page_bytes": page_bytes,
-        "page_bytes_max": page_bytes,
-        "in_flight": in_flight,
-        "capacity_bytes": parse_size(capacity, option="--capacity") if capacity else None,
-        "extra_arguments": parse_pairs(extra, option="--arg") if extra else None,
-        "size_bytes": parse_size(size, option="--size") if size else None,
-        "timeout": timeout,
-        "patience_seconds": patience,
-        "max_bytes": parse_size(max_bytes, option="--max-bytes") if max_bytes else None,
+    def sized(option: str, text: str | None) -> tuple[str, int | None]:
+        return option, parse_size(text, option=option) if text else None
+
+    options: dict[str, tuple[str, Any]] = {
+        "strategy": ("--strategy", strategy),
+        "page_bytes": sized("--page-size", page_size),
+        "page_bytes_max": sized("--page-size", page_size),
+        "in_flight": ("--in-flight", in_flight),
+        "capacity_bytes": sized("--capacity", capacity),
+        "extra_arguments": ("--arg", parse_pairs(extra, option="--arg") if extra else None),
+        "size_bytes": sized("--size", size),
+        "timeout": ("--timeout", timeout),
+        "patience_seconds": ("--patience", patience),
+        "max_bytes": sized("--max-bytes", max_bytes),
     }
-    given = {name: value for name, value in named.items() if value is not None}
+    given = {name: value for name, (_, value) in options.items() if value is not None}
     try:
         StreamOptions(**given)
     except UsageError as error:
         name, _, rest = str(error).partition(":")
-        raise UsageError(f"{_OPTIONS.get(name, name)}:{rest}") from error
+        option, _ = options.get(name, (name, None))
+        raise UsageError(f"{option}:{rest}") from error
     return given
 
 

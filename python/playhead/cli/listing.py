@@ -15,6 +15,8 @@ from playhead.errors import RemoteError
 from playhead.escaping import counted
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from playhead.client import Session
 
 
@@ -62,7 +64,7 @@ async def _listed(
 
     Raises what listing raises if nothing can be listed; otherwise a list that fails is a warning.
     """
-    methods: Mapping[str, Callable[[], Awaitable[Sequence[Any]]]] = {
+    methods: Mapping[str, Callable[[], Awaitable[Sequence[BaseModel]]]] = {
         "tools": session.list_tools,
         "resources": session.list_resources,
         "templates": session.list_resource_templates,

@@ -15,10 +15,11 @@ from playhead.cli import parameters as p
 from playhead.cli.listening import Heard, Listening, listen, waiting_lines
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
 from playhead.cli.sinks import SinkName, check_sink, make_sink
-from playhead.cli.sources import WEB_URL, Sources, are_media
-from playhead.cli.streams import StreamFlags, with_stream_flags
+from playhead.cli.sources import Sources, are_media
+from playhead.cli.streams import PLAYBACK, StreamFlags, with_stream_flags
 from playhead.cli.targets import connected, find_media, limits_for, options_for
 from playhead.cli.terminal import Terminal, clock, seconds_of
+from playhead.content.playlists import WEB_URL
 from playhead.errors import ConnectError, UsageError
 from playhead.redaction import redacted_url
 
@@ -120,7 +121,9 @@ def play(
             if len(words) == 1 and WEB_URL.match(words[0]):
                 with terminal.doing(f"asking {redacted_url(words[0])}"):
                     answer = await sources.web.ask(words[0])
-                if answer.may_be_server:
+                from playhead.client.web import WebKind
+
+                if answer.kind is WebKind.SERVER:
                     return await from_server(words, terminal, report, answer.got)
                 media = await sources.of_answer(answer)
             else:
@@ -139,7 +142,7 @@ def play(
         what, pairs = (rest[0], rest[1:]) if rest else (None, None)
         tool_arguments = p.parse_arguments(pairs, flags.arguments)
         target = await flags.find_server(server, terminal)
-        modules = () if what is None else ("playhead.playback",)
+        modules = () if what is None else PLAYBACK
         async with AsyncExitStack() as stack:
             try:
                 session = await stack.enter_async_context(

@@ -246,7 +246,10 @@ def result_report(tool: str, result: CallResult) -> dict[str, object]:
         ],
         "images": [],
         "saved": [],
-        "candidates": [_candidate(*each) for each in _candidates(result)],
+        "candidates": [
+            {"row": row, "place": place, "address": address, "outcome": outcome}
+            for row, place, address, outcome in _candidates(result)
+        ],
         "findings": [
             {"path": finding.path, "expected": finding.expected, "got": finding.got}
             for finding in result.findings
@@ -278,10 +281,6 @@ def _candidates(result: CallResult) -> Iterator[tuple[str, str, str, str]]:
 def candidate_rows(result: CallResult) -> Iterator[tuple[str, str]]:
     for row, place, address, outcome in _candidates(result):
         yield f"{row} {escape_line(place)}", f"{escape_line(address)} {escape_line(outcome)}".strip()
-
-
-def _candidate(row: str, place: str, address: str, outcome: str) -> dict[str, object]:
-    return {"row": row, "place": place, "address": address, "outcome": outcome}
 
 
 def turn_report(turn: TurnDecision) -> dict[str, object]:

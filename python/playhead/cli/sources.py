@@ -13,7 +13,6 @@ only.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import stat
@@ -30,7 +29,7 @@ import trio
 from playhead.cli.terminal import Terminal
 from playhead.concurrency import unwrap_exception_group
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
-from playhead.content.playlists import Playlist, PlaylistEntry, is_playlist, playlist_items
+from playhead.content.playlists import WEB_URL, Playlist, PlaylistEntry, is_playlist, playlist_items
 from playhead.errors import PlayheadError, UnsupportedFormatError, UsageError
 from playhead.escaping import did_you_mean
 from playhead.limits import Limits
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from playhead.stream.options import StreamOptions
 
 STDIN: Final = "-"
-WEB_URL: Final = re.compile(r"https?://", re.IGNORECASE)
 ASKED_AT_ONCE: Final = 2
 Opened = Sequence[Playable] | Playlist
 """The media that an address leads to, or the playlist."""

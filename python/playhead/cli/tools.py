@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +30,8 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.plan import KeepReference
 
 if TYPE_CHECKING:
+    from mcp_types import Tool
+
     from playhead.client import CallResult
     from playhead.client.hub.server import ServerState
     from playhead.config.servers import ServerConfig
@@ -130,7 +132,7 @@ def _state(state: ServerState, listing: str | None) -> str:
     return f"{state.status.value}, {counted(state.tools, 'tool')}"
 
 
-def _summary(tool: Any) -> str:
+def _summary(tool: Tool) -> str:
     first = (tool.description or tool.title or "").strip().partition("\n")[0]
     wanted = ", ".join(tool.input_schema.get("properties", {}))
     return f"{first} ({wanted})".strip() if wanted else first

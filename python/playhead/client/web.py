@@ -58,10 +58,6 @@ class WebAnswer:
     """The answer for a message: `HTTP 404 Not Found`, `a page of HTML (text/html)`."""
     media: ResourceMedia
 
-    @property
-    def may_be_server(self) -> bool:
-        return self.kind is WebKind.SERVER
-
 
 class Web:
     """Opens web resources from global addresses and `allow_origins`; close it with `aclose`."""

@@ -86,7 +86,7 @@ class UnreadableFile:
 
     client: str
     path: str
-    """As in the table."""
+    """The path as in `CLIENT_FILES`."""
     reason: str
 
 

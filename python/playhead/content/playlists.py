@@ -26,7 +26,7 @@ _SUFFIX: Final = re.compile(r"[^?#]*\.(?:m3u8?|pls)(?:[?#].*)?", re.IGNORECASE |
 _HEAD: Final = re.compile(r"\s*(?:#EXTM3U\b|\[playlist\]\s)", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """Two letters or more: `C:` is a drive."""
-_WEB: Final = re.compile(r"https?://", re.IGNORECASE)
+WEB_URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _HLS: Final = re.compile(rb"^#EXT-X-(?:TARGETDURATION|STREAM-INF)\b", re.MULTILINE)
 _EXTINF: Final = re.compile(r'#EXTINF:\s*([-+.0-9]*)(?:[^,"]|"[^"]*")*+,?(.*)', re.IGNORECASE)
 _PLS_LINE: Final = re.compile(r"(file|title|length)([0-9]{1,6})\s*=\s*(.*)", re.IGNORECASE)
@@ -110,7 +110,7 @@ async def playlist_items(
 
 def _check_scheme(entry: PlaylistEntry, playlist: Playlist) -> None:
     is_file = entry.address[:5].lower() == "file:" or not _SCHEME.match(entry.address)
-    if not (_WEB.match(entry.address) or (playlist.is_local and is_file)):
+    if not (WEB_URL.match(entry.address) or (playlist.is_local and is_file)):
         expected = "a URL of the web or a file" if playlist.is_local else "an http or https URL"
         raise BlockedAddressError(f"expected {expected} in a playlist, got {entry.address[:80]!r}")
 
@@ -149,7 +149,7 @@ def _check(base: str, name: str, unit: str, allowed: int, got: int) -> None:
 
 
 def _where(base: str) -> str:
-    return f"{redacted_url(base) if _WEB.match(base) else base}: " if base else ""
+    return f"{redacted_url(base) if WEB_URL.match(base) else base}: " if base else ""
 
 
 def _m3u(lines: list[str], base: str) -> Iterator[PlaylistEntry]:

@@ -166,9 +166,9 @@ class CandidateFinder:
     payloads: Sequence[Base64Text]
     """The base64 of its blocks."""
     candidates: dict[int, list[Candidate]] = field(default_factory=dict)
-    """By the index of the block."""
+    """The candidates found, by the index of the block."""
     inline: dict[int, list[InlineAudio]] = field(default_factory=dict)
-    """By the index of the block."""
+    """The audio found in text and JSON, by the index of the block."""
     _values: int = 0
     _prose_chars: int = 50 * PROSE_CHARS
     """The characters of prose that are still searched: ten thousand texts would take minutes."""
@@ -326,7 +326,7 @@ class CandidateFinder:
     def _add(self, row: Row, address: str, at: _Place, *, title: str = "") -> None:
         if address not in self.taken:
             self.taken.add(address)
-            title = title or at.title() or title_of(address)
+            title = title or _title_in(at.beside) or title_of(address)
             self._note(Candidate(index=at.index, row=row, place=at.path, address=address, title=title))
 
     def _note(self, candidate: Candidate) -> None:
@@ -349,9 +349,6 @@ class _Place:
     def item(self, number: int) -> _Place:
         key = self.keys[-1] if self.keys else ""
         return replace(self, path=f"{self.path}[{number}]", keys=(*self.keys, key))
-
-    def title(self) -> str:
-        return next((name for key in _TITLES if isinstance(name := self.beside.get(key), str)), "")
 
     def may_be_audio(self) -> bool:
         """Return True if a URL without a suffix may lead to audio, by its key and the values beside it."""
@@ -377,6 +374,10 @@ def _turn(value: Mapping[str, object]) -> Callable[[str], int]:
 
 def _plain(key: str) -> str:
     return key[:60].lower().replace("_", "").replace("-", "")
+
+
+def _title_in(beside: Mapping[str, object]) -> str:
+    return next((name for key in _TITLES if isinstance(name := beside.get(key), str)), "")
 
 
 def _types(beside: Mapping[str, object]) -> Iterator[str]:
@@ -413,8 +414,7 @@ def inline_audio(text: str, beside: Mapping[str, object]) -> InlineAudio | None:
         check_base64(data)
     except Base64Error:
         return None
-    title = next((name for key in _TITLES if isinstance(name := beside.get(key), str)), "")
-    return None if mime_type is None else InlineAudio(data, mime_type, title)
+    return None if mime_type is None else InlineAudio(data, mime_type, _title_in(beside))
 
 
 def _pcm_type(types: Sequence[str], beside: Mapping[str, object]) -> str | None:

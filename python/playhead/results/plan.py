@@ -35,8 +35,8 @@ class SendText(_Disposition):
     """Text for the model, and for the user as well if `to_user`."""
 
     text: str
-    """As received, with a line in place of audio that plays. It may contain other base64; `text_for_model`
-    makes the text for the model."""
+    """The text as received, with a line in place of audio that plays. It may contain other base64;
+    `text_for_model` makes the text for the model."""
     to_user: bool
     is_error: bool
     uri: str | None = None

@@ -31,6 +31,7 @@ from tests.e2e.forked import Forked
 REPOSITORY = Path(__file__).parents[2]
 PLAYHEAD = (sys.executable, "-m", "playhead")
 AUDIO_SERVER = shlex.join([*PLAYHEAD, "serve", "audio", "--mixer", "memory"])
+_HOME = tempfile.TemporaryDirectory(prefix="playhead-home-")
 HANG_SECONDS = 60
 """No command here takes long; one that does hangs, and the test says so."""
 
@@ -49,9 +50,9 @@ class Outcome:
 
 
 def environment() -> dict[str, str]:
-    """A plain terminal of 80 columns, and no servers file of whoever runs the tests."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "VIRTUAL_ENV") if name in os.environ}
-    plain = {"COLUMNS": "80", "TERM": "dumb", "XDG_CONFIG_HOME": "/nonexistent"}
+    """A plain terminal of 80 columns, and an empty home in place of that of whoever runs the tests."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "VIRTUAL_ENV") if name in os.environ}
+    plain = {"COLUMNS": "80", "TERM": "dumb", "HOME": _HOME.name}
     return kept | plain | {"PYTHONPATH": str(REPOSITORY)}
 
 

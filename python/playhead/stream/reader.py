@@ -343,7 +343,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
         """Also call `on_event` when the reader has waited for three seconds, and when bytes arrive again."""
-        self._driver.watchers.append(on_event)
+        self._driver.wait.watchers.append(on_event)
 
     def statistics(self) -> StreamStatistics:
         """Return a snapshot."""

@@ -29,12 +29,13 @@ from playhead._core import OggPage, OggReader
 from playhead.content.audio import AudioFormat
 from playhead.content.coded_frames import ADTS_BYTES, adts_frame
 from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
+from playhead.playback.byte_rate import ByteRate
 from playhead.playback.containers.adts import AAC_RUN_UP, AdtsLocator
 from playhead.playback.containers.flac import flac_info
 from playhead.playback.containers.mp4 import Mp4Tables
 from playhead.playback.containers.ogg import page_before
 from playhead.playback.decoder_source import MOST_HEADER_BYTES, STEP_BYTES, DecoderSource
-from playhead.playback.formats import ByteRate, PcmFormat, SampleFormat, require_playable
+from playhead.playback.formats import PcmFormat, SampleFormat, require_playable
 from playhead.playback.seek_index import SeekPoint
 
 if TYPE_CHECKING:

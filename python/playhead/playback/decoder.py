@@ -19,6 +19,7 @@ import miniaudio
 from playhead._core import Dither
 from playhead.content.audio import SNIFF_BYTES, AudioFormat
 from playhead.errors import DecodeError, PlaybackError, SeekError, UnsupportedFormatError
+from playhead.playback.byte_rate import ByteRate
 from playhead.playback.containers.flac import FlacLocator
 from playhead.playback.containers.mpeg import MpegLocator
 from playhead.playback.containers.wav import WavLocator
@@ -30,18 +31,14 @@ from playhead.playback.decoder_source import (
     DecoderSource,
 )
 from playhead.playback.formats import (
-    EXTRA_DECODED,
     FIRST_FRAMES,
     LARGE_PIECE_SECONDS,
     PIECE_FRAMES,
-    ByteRate,
-    Identified,
     PcmFormat,
-    RawPcm,
     SampleFormat,
-    identify,
     require_playable,
 )
+from playhead.playback.identification import EXTRA_DECODED, Identified, RawPcm, identify
 from playhead.playback.seek_index import Locator
 
 if TYPE_CHECKING:
@@ -376,7 +373,7 @@ class MiniaudioDecoder:
         self._frames = FIRST_FRAMES
 
     def _converted(self, own_frame: int) -> int:
-        """The number of the file's frame `own_frame` at the rate of `format`."""
+        """Return the number of the file's frame `own_frame` at the rate of `format`."""
         return own_frame * self.format.rate_hz // self._own_hz
 
     @property

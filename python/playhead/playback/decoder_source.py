@@ -156,7 +156,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     @property
     def is_at_end(self) -> bool:
-        """Everything was read."""
+        """True once everything was read."""
         return self._ended and not self.ahead_bytes
 
     @property

@@ -21,7 +21,7 @@ class Status(StrEnum):
     IDLE = "idle"
     """Nothing was played yet, or the queue is over and its last item ended normally."""
     BUFFERING = "buffering"
-    """Waiting until enough is in hand, before the first audio or after running dry."""
+    """The player waits until enough is in hand, before the first audio or after running dry."""
     PLAYING = "playing"
     PAUSED = "paused"
     STOPPED = "stopped"

@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING
 
 from playhead._core import VorbisStream
 from playhead.errors import DecodeError, UnsupportedFormatError
+from playhead.playback.byte_rate import ByteRate
 from playhead.playback.containers.ogg import page_before
 from playhead.playback.decoder_source import MOST_HEADER_BYTES, STEP_BYTES
-from playhead.playback.formats import (
-    FIRST_FRAMES,
-    LARGE_PIECE_SECONDS,
-    PIECE_FRAMES,
-    ByteRate,
-    PcmFormat,
-)
+from playhead.playback.formats import FIRST_FRAMES, LARGE_PIECE_SECONDS, PIECE_FRAMES, PcmFormat
 from playhead.playback.seek_index import SeekPoint, not_ready
 
 if TYPE_CHECKING:

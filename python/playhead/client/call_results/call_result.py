@@ -208,7 +208,7 @@ class CallResult(Postponed):
 
 
 def linked(link: Mapping[str, Any], *, streams: Streams, tool: str | None = None) -> ResourceMedia:
-    """The resource that a link of a result of `tool` leads to, by the fields of its block."""
+    """Return the resource that a link of a result of `tool` leads to, by the fields of its block."""
     if link["type"] == "file":
         from playhead.content.mending import file_value  # the SDK's types
 

@@ -115,7 +115,7 @@ class Spool:
             return not self._over
 
     def missing(self, end: int) -> tuple[tuple[int, int], ...]:
-        """The parts of [0, `end`) that were never queued, or were dropped."""
+        """Return the parts of [0, `end`) that were never queued, or were dropped."""
         with self._changed:
             return self._extent.missing(end)
 
@@ -173,7 +173,7 @@ class Spool:
                 self._changed.notify_all()
 
     def _refusal(self) -> NotSaved | None:
-        """The reason not to save the file, if any."""
+        """Return the reason not to save the file, if any."""
         received, end = self._extent.total, self._end_bytes
         if self._failure is not None:
             return self._not_saved(f"not saved: {self._failure}", self._failure)

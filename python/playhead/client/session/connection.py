@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import trio
 
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.elicitation import Handler, RefusedError
 from playhead.client.session.handshake import negotiate
 from playhead.client.session.read_repeats import ReadRepeats, SendCopy
 from playhead.client.session.requests import OnProgress
-from playhead.client.session.shared_reads import Arrivals
 from playhead.client.session.waiting_request import ProgressReport, WaitingRequest
 from playhead.client.transports.carrier import Carrier
 from playhead.client.transports.rpc_errors import from_answer, lost_session

@@ -36,7 +36,7 @@ from playhead.net_guard import Origin, check_url
 from playhead.stream.answer import Page
 
 if TYPE_CHECKING:
-    from playhead.client.session.shared_reads import Arrivals
+    from playhead.client.session.arrivals import Arrivals
     from playhead.content.types import FileValue
 
 RENEW_SECONDS: Final = 30.0

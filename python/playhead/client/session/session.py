@@ -18,6 +18,7 @@ import trio
 from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result
 from playhead.client.call_results.media import Head, ResourceMedia
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.connection import Connection
 from playhead.client.session.downloads import web_origins
 from playhead.client.session.elicitation import WITH_INPUT, Elicitor, params_with_input
@@ -31,7 +32,7 @@ from playhead.client.session.requests import (
     prompt_from,
     typed,
 )
-from playhead.client.session.shared_reads import Arrivals, SessionReads
+from playhead.client.session.shared_reads import SessionReads
 from playhead.client.session.streams import (
     FormExplanation,
     ServerForms,

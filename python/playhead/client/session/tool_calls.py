@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
 import trio
 
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.requests import OnProgress, Send, SendOptions
-from playhead.client.session.shared_reads import Arrivals
 from playhead.config.servers import ServerConfig
 from playhead.errors import (
     ConnectionLostError,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from playhead.client.session.shared_reads import Arrivals
+from playhead.client.session.arrivals import Arrivals
 from playhead.errors import PlayheadError
 from playhead.protocol.exchange import Answered, Outgoing
 

@@ -125,7 +125,7 @@ class HttpResponse:
             return None
 
     async def receive(self) -> bytes:
-        """The next bytes of the body, decoded; empty at its end. Raises one of `TRANSPORT_ERRORS`."""
+        """Return the next bytes of the body, decoded; empty at its end. Raises one of `TRANSPORT_ERRORS`."""
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             return ahead
@@ -143,7 +143,7 @@ class HttpResponse:
         return piece
 
     async def read(self, allowed: int, *, touched: Callable[[], None] = lambda: None) -> bytes:
-        """The rest of the body. `touched` is called for each piece. A long one is never held twice.
+        """Return the rest of the body. `touched` is called for each piece. A long one is never held twice.
 
         Raises `LimitError` once more than `allowed` bytes are announced or received, encoded or not, and as
         `receive`.
@@ -374,7 +374,7 @@ class HttpClient:
         self._cookies.extract(response.request.url, response.raw_headers)
 
     async def _reusable(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface | None:
-        """The newest idle connection to `origin`, taken out of the pool."""
+        """Return the newest idle connection to `origin`, taken out of the pool."""
         for connection in reversed(self._idle):
             if connection.can_handle_request(origin):
                 self._idle.remove(connection)

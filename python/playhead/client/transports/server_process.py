@@ -84,7 +84,7 @@ class ServerProcess:
         return await self._process.wait()
 
     def describe_exit(self) -> str:
-        """A verb phrase for messages, such as `ended with exit status 1`."""
+        """Return a verb phrase for messages, such as `ended with exit status 1`."""
         status = self.returncode
         if status is None:
             return "is still running"

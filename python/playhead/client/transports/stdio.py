@@ -92,7 +92,8 @@ class StdioCarrier(Carrier):
         return self._blank_secrets(self._stderr.decode("utf-8", "replace"))
 
     def diagnosis(self) -> str:
-        """A description of the server for error messages: its exit, ignored output, the end of its stderr."""
+        """Return a description of the server for error messages: its exit, ignored output, the end of its
+        stderr."""
         if self._server is None or self._exchange is None:
             return "the server was not started"
         parts = []

@@ -56,7 +56,7 @@ class Origin:
 
     @classmethod
     def of(cls, url: WebAddress) -> Origin:
-        """The origin of a checked URL."""
+        """Return the origin of a checked URL."""
         return cls(scheme=url.scheme, host=url.host, port=url.effective_port)
 
     @classmethod
@@ -137,7 +137,7 @@ Address = IPv4Address | IPv6Address
 
 
 def why_not_global(address: Address) -> str | None:
-    """The reason why an address may not be reached; None if it may.
+    """Return the reason why an address may not be reached; None if it may.
 
     An IPv6 address that stands for an IPv4 address (mapped, compatible, 6to4, NAT64, Teredo) is checked as
     both: a gateway would forward the connection to the IPv4 address.

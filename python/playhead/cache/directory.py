@@ -74,8 +74,8 @@ class DirectoryCache:
         max_bytes: int = MAX_BYTES,
         on_trouble: Callable[[str], None] | None = None,
     ) -> None:
-        """The directory is made if it is missing, with mode 0700. `on_trouble` is called at once, with one
-        message, if nothing can be stored in it.
+        """Open the directory, which is created with mode 0700 if it is missing. `on_trouble` is called with a
+        message if nothing can be stored in it.
 
         Raises `UsageError` if it belongs to another user, is open to others, or cannot be made.
         """

@@ -76,13 +76,13 @@ class Heard:
 
     @classmethod
     def of(cls, media: Sequence[Playable]) -> Heard:
-        """`media`, of which nothing was played yet."""
+        """Return the report on `media` before anything was played."""
         from playhead.playback import PlayerState
 
         return cls(items=[_about(each) | player_report(PlayerState()) for each in media])
 
     def flat(self) -> Report:
-        """The counts of all items; of a single one everything about its stream."""
+        """Return the sums over all items. For a single item, add everything about its stream."""
         found = dict(self.items[0]) if len(self.items) == 1 else {}
         for name in ("title", "mime_type", "uri", "stopped", "error"):
             found.pop(name, None)
@@ -105,9 +105,9 @@ async def listen(
 ) -> None:
     """Play `media` one after another into `sink`, and fill `heard`.
 
-    At a terminal, keys control it. Of several, each is named before its first sound, and what failed when it
-    did. Raises the first failure once all are over, and `SeekError` if the first item can't start at
-    `start_seconds`.
+    At a terminal, keys control the player. If there are several items, each is named before its audio starts,
+    and each failure is printed at once. Raises the first failure once all are over, and `SeekError` if the
+    first item can't start at `start_seconds`.
     """
     from playhead.playback import PcmSink, Player, Repeat, WaveSink
 

@@ -353,7 +353,7 @@ __all__ = ["Terminal", "escape", "escape_line", "give_up", "mode_restorer", "nam
 
 
 def first_line(text: str) -> str:
-    """The first line of a message, escaped and cut."""
+    """Return the first line of a message, escaped and cut."""
     first, _, rest = text.partition("\n")
     cut = bool(rest) or len(first) > _SHOWN_CHARS
     return escape_line(first[:_SHOWN_CHARS]) + ("…" if cut else "")

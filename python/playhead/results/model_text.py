@@ -151,7 +151,7 @@ class ModelText:
     """Text for the model, truncated and in full."""
 
     text: str
-    """At most `limit_chars` characters: head and tail if truncated."""
+    """Return at most `limit_chars` characters: head and tail if truncated."""
     whole: str
     """The full text, also without base64; the same object as `text` if not truncated."""
     cut: bool

@@ -14,7 +14,8 @@ from playhead.playback.byte_rate import ByteRate
 from playhead.playback.containers.ogg import page_before
 from playhead.playback.decoder_source import MOST_HEADER_BYTES, STEP_BYTES
 from playhead.playback.formats import FIRST_FRAMES, LARGE_PIECE_SECONDS, PIECE_FRAMES, PcmFormat
-from playhead.playback.seek_index import SeekPoint, not_ready
+from playhead.playback.header_parser import not_ready
+from playhead.playback.seek_search import SeekPoint
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource

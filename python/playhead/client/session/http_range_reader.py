@@ -62,7 +62,8 @@ class _SharedBody:
         """The next byte of the body."""
         self.claimed = start
         """The next byte of the body after the pages that wait for their turn."""
-        self.turn = trio.Lock()  # grants the turns in the order of the requests
+        self.turn = trio.Lock()
+        """Held by the page that reads the body. It is granted in the order of the requests."""
         self.body: RangeBody | None = None
         self.is_over = False
 
@@ -268,7 +269,7 @@ class HttpRangeReader:
                 await self._renew(download, error)
                 continue
             try:
-                # Not with `known`: other answers may have arrived meanwhile.
+                # Compare with `self._version`, not `known`: other answers may have arrived meanwhile.
                 self._version = self._version.joined(body.version, url=download.url, start=start)
             except PlayheadError:
                 await body.aclose()

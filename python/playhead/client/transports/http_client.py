@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_SECONDS: Final = 300.0
 CONNECTIONS: Final = 64
-"""Limits the open connections: 16 reads in flight, hedges, cancellations and the server's own stream."""
+"""Limits the open connections. 16 reads in flight, hedges, cancellations and the server's own stream need
+fewer."""
 REDIRECTS: Final = 20
-"""Redirects followed per request, as by browsers (Fetch, section 4.4)."""
+"""Limits the redirects to follow per request, as browsers do (Fetch, section 4.4)."""
 DRAIN_BYTES: Final = 64 * KIB
 DRAIN_SECONDS: Final = 0.5
 """Limit the rest of an unneeded body that is read in order to reuse its connection."""
@@ -143,7 +144,8 @@ class HttpResponse:
         return piece
 
     async def read(self, allowed: int, *, touched: Callable[[], None] = lambda: None) -> bytes:
-        """Return the rest of the body. `touched` is called for each piece. A long one is never held twice.
+        """Return the rest of the body. `touched` is called for each piece. A long body is never in memory
+        twice.
 
         Raises `LimitError` once more than `allowed` bytes are announced or received, encoded or not, and as
         `receive`.
@@ -201,7 +203,7 @@ class HttpResponse:
         try:
             await self._chunks.aclose()
             await self._response.aclose()
-        except BaseException:  # a cancellation too: the socket would stay open
+        except BaseException:  # also a cancellation, after which the socket would stay open
             with trio.CancelScope(shield=True):
                 await self._connection.aclose()
             raise
@@ -235,7 +237,7 @@ def within_origin(request: HttpRequest, response: HttpResponse, to: WebAddress) 
 
 
 def anywhere(request: HttpRequest, response: HttpResponse, to: WebAddress) -> HttpRequest | None:
-    """Follow every redirect of a GET. For a client whose network checks each address."""
+    """Follow every redirect of a GET. Use it with a network that checks each address."""
     return replace(request, url=to)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from playhead.playback.formats import PcmFormat, SampleFormat
-from playhead.playback.seek_index import HeaderParser, Landing, finish_headers, not_ready
+from playhead.playback.header_parser import HeaderParser, finish_headers, not_ready
+from playhead.playback.locator import Landing
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource

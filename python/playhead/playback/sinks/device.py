@@ -9,11 +9,10 @@ watched.
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from playhead.errors import ClosedError, NoDeviceError, UsageError
 from playhead.playback.decoder import MINIAUDIO_SAMPLES
 from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer
+from playhead.playback.sinks.silent_stderr import SilentStderr
 
 DEEP_MS = 120
 """The length of the device's own buffer: enough while ten processes keep two processors busy."""
@@ -35,10 +35,6 @@ HELD_SHARE = 0.45
 """The share of the device's buffer that is played before the audio of the newest callback. A null sink of
 PulseAudio 16.1 had 15, 25 and 55 ms of 40, 60 and 120 in hand. `tests/e2e/test_sound_server.py` measures it,
 and allows 20 ms."""
-_STDERR = 2
-_STDERR_LOCK = threading.Lock()
-"""Held while file descriptor 2, which belongs to the process, is redirected. Without it, one `SilentStderr`
-would restore the redirection of another."""
 LOST_SECONDS = 5.0
 """A device counts as lost if it has not called back for this long, or does not open, start or close in this
 time. Detection takes one to two of these periods. Starting a device, or switching to another one, takes a
@@ -81,7 +77,8 @@ class Device:
         self.format = format
         self.buffer_ms = buffer_ms
         self.silence = SilentStderr() if backends is REAL_BACKENDS else None
-        """Opening runs under it: ALSA writes some 25 lines for each missing card."""
+        """Discards standard error while the device is opened: ALSA writes some 25 lines for each missing
+        card."""
         self.callback = DeviceCallback(
             frame_bytes=format.frame_bytes, user_data_offset=user_data_offset(miniaudio.ffi)
         )
@@ -414,38 +411,3 @@ class DeviceSink:
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         """See `Sink.play`. Raises `NoDeviceError` if no sound device can be opened."""
         await play_through_device(buffers, partial(Device, buffer_ms=self._buffer_ms, name=self._device))
-
-
-class SilentStderr:
-    """Discards standard error from entering it until `end`. Any thread may call `end`, because the one that
-    entered may hang."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._saved_stderr: int | None = None
-        self._is_over = False
-
-    def __enter__(self) -> None:
-        _STDERR_LOCK.acquire()
-        with self._lock:
-            if not self._is_over:
-                with suppress(OSError):  # some services run with standard error closed
-                    self._saved_stderr = os.dup(_STDERR)
-                    nowhere = os.open(os.devnull, os.O_WRONLY)
-                    os.dup2(nowhere, _STDERR)
-                    os.close(nowhere)
-            if self._saved_stderr is None:
-                _STDERR_LOCK.release()
-
-    def end(self) -> None:
-        """Restore standard error. Idempotent."""
-        with self._lock:
-            self._is_over = True
-            saved_stderr, self._saved_stderr = self._saved_stderr, None
-        if saved_stderr is not None:
-            os.dup2(saved_stderr, _STDERR)
-            os.close(saved_stderr)
-            _STDERR_LOCK.release()
-
-    def __exit__(self, *error: object) -> None:
-        self.end()

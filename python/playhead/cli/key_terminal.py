@@ -14,16 +14,12 @@ import sys
 import termios
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from playhead.cli.key_parser import Key, KeyParser
 from playhead.cli.terminal import Terminal, mode_restorer
-
-if TYPE_CHECKING:
-    pass
-
 
 _READ_BYTES: Final = 1024
 

@@ -62,7 +62,7 @@ class Listening:
     is_muted: bool = False
     repeats: bool = False
     announces: bool = True
-    """Print the title of each item before its first sound."""
+    """True to print the title of each item before its audio starts."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -39,7 +39,7 @@ class VorbisDecoder:
         self._silent_bytes = 0
         """Bytes since the last audio."""
         self._is_behind_end = False
-        """The stream was restarted behind its last page."""
+        """True if the stream was restarted behind its last page."""
         source.audio_began()  # nothing here seeks back
         self._ahead = self._decode(FIRST_FRAMES)
         """Decoded, and not read yet."""

@@ -59,16 +59,16 @@ class Revision:
     """The methods of requests that a server may send. Since 2026-07-28 it asks in its results instead
     (`input_required`)."""
     has_batches: bool = False
-    """A list of messages is a valid message."""
+    """True if a list of messages is a valid message."""
     has_listen: bool = False
-    """A client subscribes to notifications of changes with `subscriptions/listen`. Otherwise servers send
-    them unasked."""
+    """True if a client subscribes to notifications of changes with `subscriptions/listen`. Otherwise servers
+    send them unasked."""
     has_resumption: bool = False
-    """HTTP: a broken stream can be continued with `Last-Event-ID`."""
+    """True if a broken HTTP stream can be continued with `Last-Event-ID`."""
     closing_cancels: bool = False
-    """HTTP: closing the POST of a request cancels it, and nothing else does."""
+    """True if closing the POST of a request cancels it, and nothing else does."""
     has_routing_headers: bool = False
-    """HTTP: `Mcp-Method`, `Mcp-Name`, `Mcp-Param-…`."""
+    """True if HTTP requests have the headers `Mcp-Method`, `Mcp-Name` and `Mcp-Param-…`."""
     never_cancelled: frozenset[str] = frozenset({"initialize", "server/discover"})
 
     def stamps(self, capabilities: Mapping[str, Any]) -> dict[str, Any]:

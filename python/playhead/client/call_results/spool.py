@@ -7,17 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from playhead.config.outputs import Extent, OutputWriter, SavedOutput
 from playhead.errors import PlayheadError
 from playhead.limits import MIB
-
-if TYPE_CHECKING:
-    pass
-
 
 SPOOL_BYTES: Final = 4 * MIB
 """Limits the bytes that wait for the disk: 23 s of CD audio, or over four minutes of MP3 at 128 kbit/s."""

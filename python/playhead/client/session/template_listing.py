@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
 
 import trio
 
 from playhead.errors import PlayheadError
-
-if TYPE_CHECKING:
-    pass
-
 
 WAIT_SECONDS = 2.0
 """Limits the wait for a listing when a stream is opened. The templates are listed right after the handshake,

@@ -41,7 +41,8 @@ class WavLocator:
         self._format = b""
         self._data_bytes: int | None = None
         self.is_endless = False
-        """The headers are read, and do not state the size: the samples go on to the end of the file."""
+        """True if the headers were read and do not state the size, so that the samples go on to the end of
+        the file."""
         self._block_bytes = self._block_frames = 0
         self._headers = HeaderParser(self._parse())
 

@@ -96,7 +96,7 @@ class Device:
 
     @property
     def is_busy(self) -> bool:
-        """A call has not returned."""
+        """True while a call has not returned."""
         return self._turn.locked()
 
     def open(self) -> None:

@@ -11,13 +11,14 @@ use pyo3::prelude::*;
 use crate::error::usage;
 use crate::lock::lock;
 
-const ENDS: [(&str, EndedBy); 6] = [
+const ENDS: [(&str, EndedBy); 7] = [
     ("empty", EndedBy::Empty),
     ("done", EndedBy::Done),
     ("416", EndedBy::PastEnd),
     ("size", EndedBy::Size),
     ("error", EndedBy::Error),
     ("whole", EndedBy::Whole),
+    ("no-growth", EndedBy::NoGrowth),
 ];
 const DEMANDS: [(&str, Demand); 3] = [
     ("supplied", Demand::Supplied),
@@ -281,6 +282,33 @@ impl Planner {
         Ok(())
     }
 
+    #[pyo3(signature = (now, size_bytes, *, announces_end=false))]
+    fn set_growing(&self, now: f64, size_bytes: u64, announces_end: bool) {
+        self.lock().set_growing(now, size_bytes, announces_end);
+    }
+
+    fn set_notifies(&self, now: f64, notifies: bool) {
+        self.lock().set_notifies(now, notifies);
+    }
+
+    fn on_notified(&self, now: f64) {
+        self.lock().on_notified(now);
+    }
+
+    fn set_in_hand(&self, now: f64, seconds: f64) {
+        self.lock().set_in_hand(now, seconds);
+    }
+
+    #[pyo3(signature = (now, size_bytes=None))]
+    fn set_grown(&self, now: f64, size_bytes: Option<u64>) {
+        self.lock().set_grown(now, size_bytes);
+    }
+
+    #[getter]
+    fn present_bytes(&self) -> Option<u64> {
+        self.lock().present_bytes()
+    }
+
     fn set_page_bytes(&self, page_bytes: u64) {
         self.lock().set_page_bytes(page_bytes);
     }
@@ -329,6 +357,7 @@ impl Planner {
             Broken::Refused => (offset, "refused", 0.0),
             Broken::Stagnant(answers) => (offset, "stagnant", f64::from(answers)),
             Broken::Contradiction => (offset, "contradiction", 0.0),
+            Broken::Shrunken => (offset, "shrunken", 0.0),
         })
     }
 

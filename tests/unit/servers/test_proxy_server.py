@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import mcp_types as types
 import pytest
+import trio
 from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 
 from playhead import connect
+from playhead.config.servers import ServerConfig
 from playhead.errors import ServerError
 from playhead.playback import NullSink, Player
 from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
-from playhead.servers.proxy import ProxyOptions
-from playhead.servers.proxy.proxy_server import ADDRESS_META, HEARD_META, PLAYER_PREFIX, open_proxy
+from playhead.servers.proxy import ProxyOptions, Transport
+from playhead.servers.proxy.proxy_server import ADDRESS_META, HEARD_META, PLAYER_PREFIX, open_proxy, serve
 
 
 def _echo() -> Server[Any]:
@@ -71,7 +74,7 @@ async def test_several_servers_get_prefixes_and_each_call_finds_its_server() -> 
 async def test_audio_plays_and_the_host_gets_a_line_and_its_address() -> None:
     async with AsyncExitStack() as stack:
         music = await stack.enter_async_context(open_audio_server(AudioServerOptions(mixer="memory")))
-        player = await stack.enter_async_context(Player(NullSink()))
+        player = await stack.enter_async_context(Player(NullSink(real_time=False)))
         server = await stack.enter_async_context(open_proxy({"music": music}, player, ProxyOptions()))
         host = await stack.enter_async_context(connect(server))
         result = await host.call_tool("musicPlayer", {"query": ""})
@@ -86,7 +89,7 @@ async def test_audio_plays_and_the_host_gets_a_line_and_its_address() -> None:
 async def test_the_seconds_heard_are_in_the_result_of_stop_and_once_in_the_next() -> None:
     async with AsyncExitStack() as stack:
         music = await stack.enter_async_context(open_audio_server(AudioServerOptions(mixer="memory")))
-        player = await stack.enter_async_context(Player(NullSink()))
+        player = await stack.enter_async_context(Player(NullSink(real_time=False)))
         server = await stack.enter_async_context(open_proxy({"music": music}, player, ProxyOptions()))
         host = await stack.enter_async_context(connect(server))
         stopped = await host.call_tool(PLAYER_PREFIX + "stop")
@@ -106,3 +109,21 @@ async def test_the_command_serves_over_stdio() -> None:
         assert not result.links
         playing = await host.call_tool(PLAYER_PREFIX + "what_is_playing")
         assert "The queue has 1" in playing.text
+
+
+@pytest.mark.parametrize("transport", ["http", "ws"])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_host_connects_over_the_network(transport: Transport, mode: str) -> None:
+    options = ProxyOptions(transport=transport, port=0)
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(partial(serve, {"echo": _echo()}, None, options))
+        async with connect(url, mode=mode) as host:
+            assert (await host.call_tool("echo", {"c": 3})).text == '{"c": 3}'
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_tools_that_the_servers_file_leaves_out_are_not_listed() -> None:
+    command = (sys.executable, "-m", "playhead", "serve", "audio", "--mixer", "memory")
+    target = ServerConfig(name="music", command=command, allowed_tools=("musicPlayer",))
+    async with open_proxy({"music": target}, None, ProxyOptions()) as server, connect(server) as host:
+        assert [tool.name for tool in await host.list_tools()] == ["musicPlayer"]

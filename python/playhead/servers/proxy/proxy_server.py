@@ -7,9 +7,10 @@ that the hub gives them, and each URI starts with the name of its server and a `
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,6 +28,7 @@ from playhead.client.call_results.call_result import CallResult
 from playhead.client.connector import Target, connect
 from playhead.client.hub.catalog import model_name
 from playhead.client.session.session import Session
+from playhead.config.servers import ServerConfig
 from playhead.content import ABSENT
 from playhead.errors import PlayheadError, ServerError
 from playhead.playback.player import Player
@@ -48,6 +50,8 @@ HEARD_META: Final = "playhead/heard_seconds"
 
 _Context = ServerRequestContext[dict[str, Any]]
 _DISALLOWED: Final = re.compile(r"[^a-z0-9-]+")
+_STRING_RULES: Final = re.compile(r'"(contentEncoding|const|enum|format|maxLength|minLength|pattern)":')
+"""Matches the keywords of a JSON Schema that restrict strings."""
 _COMPLETE: Final = {"resultType": "complete"}
 _UNSHARED: Final = {**_COMPLETE, "ttlMs": 0, "cacheScope": "private"}
 """The members that results have since 2026-07-28, for servers of older revisions."""
@@ -69,6 +73,9 @@ class Upstream:
     scheme: str = ""
     """The start of its URIs in the proxy, such as `music+`; empty if it is the only server."""
 
+    allowed_tools: Collection[str] | None = None
+    """The only tools that the servers file allows; None allows all."""
+
     def offers(self, capability: str) -> bool:
         """Return whether the server has a capability, or had no handshake in which to declare it."""
         if self.session.handshake is None:
@@ -77,7 +84,7 @@ class Upstream:
 
 
 @dataclass(slots=True, kw_only=True)
-class Proxy:
+class ProxyServer:
     """The handlers of the proxy, and what they use. One player is shared by all its hosts."""
 
     upstreams: Sequence[Upstream]
@@ -137,6 +144,13 @@ class Proxy:
     async def _items(self, upstream: Upstream, method: str, member: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
         cursor = None
+        if member == "tools":  # the session learns from its own listing which headers a call needs
+            try:
+                tools = await upstream.session.list_tool_fields()
+            except PlayheadError as error:
+                raise _error(error) from error
+            allowed = upstream.allowed_tools
+            return [tool for tool in tools if allowed is None or tool.get("name") in allowed]
         for _page in range(self.options.limits.listing_pages):
             page = await _ask(upstream, method, {} if cursor is None else {"cursor": cursor})
             listed = page.get(member)
@@ -153,9 +167,10 @@ class Proxy:
             shown = model_name(upstream.name, name, servers=servers) if upstream.scheme else name
             self._names[member, shown] = upstream, name
             item = {**item, "name": shown}
-            if self.player is not None and upstream.name not in self.options.keep_audio:
-                # A line in place of base64 may not fit the server's own schema.
-                item.pop("outputSchema", None)
+            plays = self.player is not None and upstream.name not in self.options.keep_audio
+            if plays and _STRING_RULES.search(json.dumps(item.get("outputSchema"))):
+                # A line in place of base64 is a string, but may not follow these rules.
+                del item["outputSchema"]
             return item
         key = "uriTemplate" if member == "resourceTemplates" else "uri"
         return {**item, key: f"{upstream.scheme}{item.get(key)}"}
@@ -369,7 +384,11 @@ async def open_proxy(
             name: await stack.enter_async_context(connect(target, limits=options.limits))
             for name, target in targets.items()
         }
-        yield Proxy(upstreams=upstreams_of(sessions), player=player, options=options).server()
+        upstreams = [
+            replace(each, allowed_tools=target.allowed_tools) if isinstance(target, ServerConfig) else each
+            for each, target in zip(upstreams_of(sessions), targets.values(), strict=True)
+        ]
+        yield ProxyServer(upstreams=upstreams, player=player, options=options).server()
 
 
 async def serve(

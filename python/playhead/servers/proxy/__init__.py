@@ -21,7 +21,7 @@ class ProxyOptions(ListenOptions):
     transport: Transport = "stdio"
     port: int = 3002
     on_call: OnCall = "duck"
-    """What happens to the audio while a tool of a server runs."""
+    """The action on the audio while a tool of a server runs."""
     keep_audio: tuple[str, ...] = ()
     """The servers whose results keep their inline audio; it is not played then."""
     keep_links: tuple[str, ...] = ()

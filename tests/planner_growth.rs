@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const RTT: f64 = 0.02;
 
-/// What was appended, and when: the size from each time on.
+/// The size of the resource from each time on.
 type Schedule = Vec<(f64, u64)>;
 
 fn size_at(schedule: &Schedule, now: f64) -> u64 {

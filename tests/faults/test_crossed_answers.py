@@ -200,16 +200,18 @@ async def save(session: Session, seed: int, path: Path) -> str:
 async def outcomes(
     peer: Peer, seeds: Iterable[int], directory: Path
 ) -> tuple[dict[int, str], Counter[str], ProtocolFaults]:
-    """The outcome of each seed, the counts of what was played, and the faults that were counted."""
+    """The outcome of each seed, the counts of what was played, and the faults that were counted.
+
+    All sessions run at once: most of their time is waiting for answers that do not come.
+    """
     found: dict[int, str] = {}
     played, faults = Counter[str](), ProtocolFaults()
-    waiting = list(seeds)
 
     async def one(session: Session, seed: int) -> None:
         found[seed] = await save(session, seed, directory / str(seed))
 
-    while waiting:
-        together, waiting = waiting[:TOGETHER], waiting[TOGETHER:]
+    async def read(together: Iterable[int]) -> None:
+        nonlocal faults
         mixer = Mixer()
         with trio.fail_after(HANG_SECONDS):
             async with peer(mixer) as session:
@@ -217,7 +219,12 @@ async def outcomes(
                     for seed in together:
                         nursery.start_soon(one, session, seed)
                 faults += session.protocol_faults()
-        played += mixer.played
+        played.update(mixer.played)
+
+    async with trio.open_nursery() as nursery:
+        waiting = list(seeds)
+        for at in range(0, len(waiting), TOGETHER):
+            nursery.start_soon(read, waiting[at : at + TOGETHER])
     return found, played, faults
 
 

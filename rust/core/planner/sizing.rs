@@ -10,7 +10,7 @@ use super::tuning::{
 /// The server's largest page, learned from its short pages.
 enum ServerCap {
     Unknown {
-        /// Short pages in a row.
+        /// Short pages since a larger page was whole.
         shorts: u32,
         /// The largest of them.
         largest: u64,

@@ -164,7 +164,8 @@ pub(super) const PAGE_GROWTH_BY_COST: u64 = 4;
 /// burst of three. A lower limit costs a slow server three more reads; this one costs a slow link half a second after
 /// the first audio.
 pub(super) const ALWAYS_AFFORDED: u64 = 8;
-/// This many short pages in a row show that the server caps its pages. A single one may be the end of the file.
+/// This many short pages, without a larger whole page between them, show that the server caps its pages. A single
+/// one may be the end of the file.
 pub(super) const SHORTS_TO_LEARN: u32 = 3;
 /// A larger page tests the cap after this many whole pages. The number doubles with every test.
 pub(super) const WHOLES_TO_TEST_CAP: u32 = 16;

@@ -16,7 +16,8 @@ import pytest
 import trio
 
 from playhead.cache import BLOCK_BYTES, PageCache, open_cache
-from playhead.client.session.shared_reads import CachedReads, SessionReads
+from playhead.client.session.cached_reads import CachedReads
+from playhead.client.session.shared_reads import SessionReads
 from playhead.stream.answer import Page
 from playhead.stream.options import ReadCounts
 from playhead.testing.caches import block_of

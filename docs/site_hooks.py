@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def on_files(files: Files, config: Any) -> Files:
     for name, page in FROM_THE_ROOT.items():
         text = (ROOT / name).read_text("utf-8")
         files.append(File.generated(config, page, content=LINK.sub(from_the_root, text)))
+    files.append(File.generated(config, "checks.md", content=checks()))
     for packages in PACKAGES.values():
         for package, content in packages.items():
             text = f"# {package}\n\n{content[0].upper()}{content[1:]}.\n\n::: {package}\n{order(package)}"
@@ -99,6 +101,15 @@ def on_files(files: Files, config: Any) -> Files:
             raise PluginError(f"{path} is missing: build the site with `make docs`")
         files.append(File.generated(config, path.name, abs_src_path=str(path)))
     return files
+
+
+def checks() -> str:
+    """Return the page of all checks. Their catalogue imports nothing of the package."""
+    lines = ["# All checks", "", "| check | level | requirement |", "|---|---|---|"]
+    for kind in runpy.run_path(str(ROOT / CATALOGUE))["CATALOGUE"].values():
+        title = kind.title.replace("|", "\\|")
+        lines.append(f"| `{kind.name}` | {kind.level} | [{title}]({kind.source.removeprefix('docs/')}) |")
+    return "\n".join([*lines, ""])
 
 
 def order(package: str) -> str:

@@ -151,6 +151,21 @@ fn a_seek_that_races_with_a_callback_lets_no_void_frame_through_after_it() {
 }
 
 #[test]
+fn a_thread_at_the_gate_makes_room_for_the_audio_after_a_seek() {
+    loom::model(|| {
+        let (pipe, playout) = playout(1);
+        pipe.write(0, Payload::Bytes(&[1])).unwrap();
+        let taker = beside(&playout, take);
+        assert!(playout.seek(100));
+        assert_eq!(pipe.wait_room(1, None), Ok(true));
+        pipe.write(1, Payload::Bytes(&[2])).unwrap();
+        playout.release();
+        assert_eq!(taker.join().unwrap(), Ok(Some(1)));
+        assert_eq!(playout.position(), 101);
+    });
+}
+
+#[test]
 fn an_interrupted_writer_stops_waiting_for_room() {
     loom::model(|| {
         let (pipe, playout) = playout(1);

@@ -727,7 +727,7 @@ class PlannerStatistics:
     def size_was_wrong(self) -> bool:
         """Bytes arrived past the announced size, or the end was accepted below it."""
 
-_EndedBy: TypeAlias = Literal["empty", "done", "416", "size", "error", "whole"]
+_EndedBy: TypeAlias = Literal["empty", "done", "416", "size", "error", "whole", "no-growth"]
 
 @final
 class Planner:
@@ -869,6 +869,30 @@ class Planner:
     def set_end(self, at: int, by: _EndedBy) -> None:
         """Set a known end: one answer held the whole resource."""
 
+    def set_growing(self, now: float, size_bytes: int, *, announces_end: bool = False) -> None:
+        """Record that the resource is still being written and has at least `size_bytes`.
+
+        Pages are read ahead up to the present size, and growth is waited for. With `announces_end` the server
+        says of each page whether the resource still grows; otherwise a long time without growth ends the
+        stream (`no-growth`).
+        """
+
+    def set_notifies(self, now: float, notifies: bool) -> None:
+        """Record whether the server notifies of growth; otherwise the present end is polled."""
+
+    def on_notified(self, now: float) -> None:
+        """Record a notification of growth."""
+
+    def set_in_hand(self, now: float, seconds: float) -> None:
+        """Record that the audio in hand lasts this long: the next poll waits until half of it is played."""
+
+    def set_grown(self, now: float, size_bytes: int | None = None) -> None:
+        """Record the announced end of a growing resource. Without a size, the end is found by reading."""
+
+    @property
+    def present_bytes(self) -> int | None:
+        """The present size of a growing resource; None for any other."""
+
     def set_page_bytes(self, page_bytes: int) -> None:
         """Adopt the server's own page size, within the ring."""
 
@@ -887,7 +911,12 @@ class Planner:
     @property
     def broken(
         self,
-    ) -> tuple[int, Literal["patience", "retry-after", "refused", "stagnant", "contradiction"], float] | None:
+    ) -> (
+        tuple[
+            int, Literal["patience", "retry-after", "refused", "stagnant", "contradiction", "shrunken"], float
+        ]
+        | None
+    ):
         """The first missing byte, why the stream breaks there, and an amount: the seconds that the server
         asks to wait, or the number of answers without a new byte; 0 otherwise.
         """

@@ -126,8 +126,8 @@ def require_trio(what: str) -> None:
 
 
 JOIN_SECONDS = 0.05
-"""Limits the time for which a cancelled caller waits for its thread: half of what `Player.stop` may take. A
-woken thread usually ends much sooner; one that ignores its wake-up is left to end by itself."""
+"""Limits the time for which a cancelled caller waits for its thread, to half of the time that `Player.stop`
+may take. A woken thread usually ends much sooner. One that ignores its wake-up is left to end by itself."""
 
 
 async def run_thread(

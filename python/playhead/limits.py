@@ -39,7 +39,7 @@ class Limits:
     """The record of a saved output. Arguments that make it longer are left out."""
 
     json_depth: int = 128
-    """Nesting of one message."""
+    """The deepest nesting of one message."""
 
     json_values: int = 250_000
     """Values of one message: 64 MiB of `[[],[],…` would become more than a gigabyte of Python lists."""

@@ -38,7 +38,7 @@ __all__ = [
 
 
 REDIRECTS = 5
-"""Redirects followed per request; the limits of browsers and curl (20, 50) exceed what media need."""
+"""Limits the redirects to follow per request. Browsers and curl follow more (20, 50) than media need."""
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?", re.ASCII)
 # A last label that is a number makes a host an IPv4 address, whatever its form (WHATWG, "ends in a number").
@@ -56,7 +56,7 @@ class Origin:
 
     @classmethod
     def of(cls, url: WebAddress) -> Origin:
-        """The origin of a checked URL."""
+        """Return the origin of a checked URL."""
         return cls(scheme=url.scheme, host=url.host, port=url.effective_port)
 
     @classmethod
@@ -137,7 +137,7 @@ Address = IPv4Address | IPv6Address
 
 
 def why_not_global(address: Address) -> str | None:
-    """The reason why an address may not be reached; None if it may.
+    """Return the reason why an address may not be reached; None if it may.
 
     An IPv6 address that stands for an IPv4 address (mapped, compatible, 6to4, NAT64, Teredo) is checked as
     both: a gateway would forward the connection to the IPv4 address.
@@ -158,7 +158,7 @@ def why_not_global(address: Address) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Tell if the host of `url` is this machine, by its name or number alone: no lookup."""
+    """Return whether the host of `url` is this machine, by its name or number alone, without a lookup."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

@@ -1,8 +1,14 @@
-"""playhead from asyncio and from plain threads: trio in a thread of its own, and four verbs that reach it.
+"""Portals: they run trio in a thread of its own, and reach it from asyncio or from plain threads.
 
-What runs in that thread is in trio_thread.py. The two portals differ only in how they wait for it: a
-cancelled asyncio task, or Ctrl-C in a thread, cancels what it waits for and goes on waiting until that has
-ended, so that nothing continues behind the caller's back. (`asyncio.wrap_future` does not wait.)
+    AsyncioPortal ──▶ TrioThread (trio_thread.py) ◀── _ThreadPortal ◀── BlockingPortal
+
+Both have four verbs: `call`, `enter`, `use` and `iterate`. They differ only in how they wait for trio. A
+caller that is interrupted (a cancelled asyncio task, or Ctrl-C in a thread) cancels its call in trio, and
+then waits until the call has ended, so that nothing goes on in the background. `asyncio.wrap_future` would
+not wait.
+
+`BlockingPortal` runs the coroutines of the asyncio portal, whose waits block in `_ThreadPortal`. Such a
+coroutine never suspends, so one `send` runs it to its end (`_step`).
 """
 
 from __future__ import annotations
@@ -57,11 +63,11 @@ async def asyncio_portal() -> AsyncIterator[AsyncioPortal]:
             session = await portal.enter(playhead.connect("home"))
             result = await portal.call(session.call_tool, "musicPlayer", {"query": "dawn"})
 
-    Leaving cancels the calls of other tasks, which raise `ClosedError`, and leaves what was entered, the last
-    first: each context manager is left with the error of the block, if any, and may suppress or replace it.
-    Cancelled, the contexts are cancelled in trio too, and waited for. If an entered context ends by itself
-    (its background task failed, or its time is over), the block is cancelled, as trio would do, and the
-    context's error is raised.
+    Leaving the block cancels the calls of other tasks, which raise `ClosedError`. Then the entered contexts
+    are left, the last one first, with the error of the block, if any, which they may suppress or replace. If
+    the block is cancelled, the contexts are cancelled in trio, too, and the portal waits for them. If a
+    context ends by itself (its background task failed, or its time is over), the block is cancelled, as trio
+    would do, and the context's error is raised.
 
     Raises `UsageError` outside asyncio.
     """
@@ -78,8 +84,8 @@ async def asyncio_portal() -> AsyncIterator[AsyncioPortal]:
 class AsyncioPortal:
     """Reaches trio from asyncio; made by `asyncio_portal`. Any number of tasks may use it at once.
 
-    A cancelled task cancels what it waits for in trio and returns once that has ended; it raises the error
-    that the ending raised, if any, else `asyncio.CancelledError`.
+    A cancelled task cancels its call in trio, and returns once the call has ended. It raises the error with
+    which the call ended, if any, else `asyncio.CancelledError`.
     """
 
     def _task(self) -> asyncio.Task[Any] | None:
@@ -92,28 +98,29 @@ class AsyncioPortal:
     async def call(self, function: Callable[P, object], /, *args: P.args, **kwargs: P.kwargs) -> object:
         """Call `function`, async or not, in the trio thread, and return its result.
 
-        Raises what it raises, with the traceback of both sides, `ClosedError` if the portal is left before it
-        has ended, and `UsageError` in a forked child, as the other verbs do. A result that arrives together
-        with a cancellation is lost.
+        Raises the errors of `function`, with the traceback of both sides. Like the other verbs, raises
+        `ClosedError` if the portal is left before the call has ended, and `UsageError` in a forked child. A
+        result that arrives together with a cancellation is lost.
         """
         call = self._thread.start(partial(run_either, partial(function, *args, **kwargs)))
         return await self._finish(call.future, call.cancel)
 
     async def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
-        """Enter an async context manager of trio's; it is left with the portal.
+        """Enter an async context manager of trio's, which is left with the portal.
 
-        One trio task enters, holds and leaves it. Raises what entering raises. Cancelled, it is not entered,
-        or left again.
+        One trio task enters, holds and leaves it. Raises the errors of entering. Cancelled: the manager is
+        not entered, or is left again.
         """
         return await self._enter(manager, self._block, is_context=True)
 
     @asynccontextmanager
     async def use(self, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        """Enter an async context manager of trio's for one block, at whose end it is left.
+        """Enter an async context manager of trio's for one block, and leave it at the end of the block.
 
-        One trio task enters, holds and leaves it, with the error of the block, if any, which it may suppress
-        or replace. If it ends by itself, or the portal is left by another task, the block is cancelled in
-        asyncio (a thread gets to its end), and the context's error or `ClosedError` is raised.
+        One trio task enters, holds and leaves it, with the error of the block, if any, which the manager may
+        suppress or replace. If the context ends by itself, or another task leaves the portal, the block is
+        cancelled in asyncio (in a thread it goes on to its end), and the context's error or `ClosedError` is
+        raised.
         """
         async with _Block(self._thread, self._task()) as block:
             yield await self._enter(manager, block)
@@ -121,18 +128,19 @@ class AsyncioPortal:
     def iterate(self, items: AsyncIterable[T]) -> AsyncioItems[T]:
         """Iterate over an async iterator or a channel of trio's.
 
-        A generator spends its whole life, its closing included, in one trio task: it may hold nurseries and
-        cancel scopes over a `yield`, where it waits until the caller asks for the next item. Nothing runs
-        ahead, so a producer waits for a slow caller. Leaving the loop early closes the generator in its task,
-        and so does a cancelled `anext`, which of other iterators loses no item. `aclose` waits for it.
+        A generator runs in one trio task from its start to its closing, so it may hold nurseries and cancel
+        scopes over a `yield`. It waits there until the caller asks for the next item: nothing runs ahead, and
+        a producer waits for a slow caller. Leaving the loop early closes the generator in its task, and so
+        does a cancelled `anext`; `aclose` waits for the closing. With other iterators, a cancelled `anext`
+        loses no item.
 
-        What the iterator raises arrives as it is. A memory channel is closed with the iteration.
+        Errors of the iterator are raised unchanged. A memory channel is closed with the iteration.
         """
         return AsyncioItems(self, ItemFeed(self._thread, items))
 
     async def _wait(self, future: futures.Future[Any], cancel: Callable[[], object] = nothing) -> None:
-        """Wait for the end of `future`, whatever it is. Interrupted: call `cancel`, go on waiting, and raise
-        the interruption then."""
+        """Wait until `future` has ended, with or without an error. If interrupted, call `cancel`, go on
+        waiting, and then raise the interruption."""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
@@ -156,7 +164,7 @@ class AsyncioPortal:
             await self._wait(future, cancel)
         except asyncio.CancelledError:
             if not future.cancelled():
-                future.result()  # raises the error of its ending
+                future.result()  # raises the error with which it ended, if any
             raise
         if future.cancelled():
             raise ClosedError(LEFT)
@@ -173,7 +181,8 @@ class AsyncioPortal:
                 yield self
             finally:
                 self._block.is_open = False
-                if not thread.is_forked:  # first the calls of other tasks, which use what is left next
+                # The calls of other tasks end first, because they use the contexts that are left next.
+                if not thread.is_forked:
                     await self._finish(thread.close_calls())
 
     async def _end(self) -> None:
@@ -185,6 +194,11 @@ class AsyncioPortal:
     async def _enter(
         self, manager: AbstractAsyncContextManager[T], block: _Block, *, is_context: bool = False
     ) -> T:
+        """Enter `manager` in a trio task of its own, and have `block` leave it there.
+
+        The task is a generator over the manager's context: its first item is the value, and the request for
+        the next item carries the error with which to leave.
+        """
         suppressed: bool | None = False
 
         async def hold() -> AsyncGenerator[T, Any]:
@@ -201,11 +215,12 @@ class AsyncioPortal:
             feed = items._feed
             if error[0] is None or issubclass(error[0], Exception):
                 feed.ask(error)
-            else:  # a cancellation or Ctrl-C; trio's managers know their own kind only
+            else:  # a cancellation or Ctrl-C, which trio's managers only know in trio's form
                 feed.cancel()
             await self._wait(feed.ended, feed.cancel)
             if feed.ended.cancelled() and not feed.is_lost:
                 return False
+            # A context that ended by itself has interrupted the block. Its own error is raised instead.
             is_interruption = feed.is_lost and block.take_back(error[1])
             await self._finish(feed.ended)
             return bool(suppressed) or is_interruption
@@ -215,14 +230,15 @@ class AsyncioPortal:
 
 
 class AsyncioItems(Generic[T]):
-    """The items of `AsyncioPortal.iterate`. For one task at a time: a second one raises `BusyError`."""
+    """The items of `AsyncioPortal.iterate`. Only one task at a time may iterate; a second one gets
+    `BusyError`."""
 
     def __init__(self, portal: AsyncioPortal, feed: ItemFeed[T]) -> None:
         self._portal = portal
         self._feed = feed
         self._is_asking = False
         self._is_over = False
-        """The end was raised; further ones are `StopAsyncIteration`."""
+        """True once the iterator's end or error was raised. Further calls raise `StopAsyncIteration`."""
 
     def __aiter__(self) -> Self:
         return self
@@ -252,7 +268,7 @@ class AsyncioItems(Generic[T]):
         self._feed.end()
         await self._portal._wait(self._feed.ended)
         self._feed.items.clear()
-        if not self._feed.ended.cancelled():  # with the portal
+        if not self._feed.ended.cancelled():  # leaving the portal cancels it
             await self._finish()
 
     async def _finish(self) -> None:
@@ -261,14 +277,14 @@ class AsyncioItems(Generic[T]):
             await self._portal._finish(self._feed.ended)
 
     def __del__(self) -> None:
-        with suppress(AttributeError, UsageError):  # it was not made, or in a forked child
+        with suppress(AttributeError, UsageError):  # the constructor failed, or this is a forked child
             self._feed.end()
 
 
 class _Block(AsyncExitStack):
-    """Contexts that one `with` block of the caller's holds, left at its end. In a forked child it holds none.
+    """The contexts of one `with` block of the caller's, which are left at its end, except in a forked child.
 
-    An asyncio task is cancelled if a context of its block ends by itself. A thread cannot be interrupted.
+    If a context ends by itself, the block's asyncio task is cancelled. A thread cannot be interrupted.
     """
 
     def __init__(self, thread: TrioThread, task: asyncio.Task[Any] | None) -> None:
@@ -283,7 +299,7 @@ class _Block(AsyncExitStack):
         return not self._thread.is_forked and await super().__aexit__(*error)
 
     def interrupt(self) -> None:
-        """Cancel the block, if it is a task's. The trio thread calls it."""
+        """Cancel the block, if it runs in a task. Called in the trio thread."""
         if self._task is not None:
             _soon(self._task.get_loop(), self._cancel)
 
@@ -293,7 +309,8 @@ class _Block(AsyncExitStack):
             self._task.cancel()
 
     def take_back(self, error: BaseException | None) -> bool:
-        """Take back the interruption, and say whether `error` is nothing else."""
+        """Undo the interruption. Return True if `error` is only this interruption, and no other
+        cancellation."""
         if not (self._is_interrupted and isinstance(error, asyncio.CancelledError) and self._task):
             return False
         self._is_interrupted = False
@@ -301,7 +318,7 @@ class _Block(AsyncExitStack):
 
 
 def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-    with suppress(RuntimeError):  # it is closed: nobody waits
+    with suppress(RuntimeError):  # the loop is closed, so nobody waits
         loop.call_soon_threadsafe(function)
 
 
@@ -317,8 +334,8 @@ def blocking_portal() -> Iterator[BlockingPortal]:
             result = portal.call(session.call_tool, "musicPlayer", {"query": "dawn"})
 
     Leaving works as for `asyncio_portal`, except that a context which ends by itself cannot interrupt the
-    block: its error is raised when the block ends. Ctrl-C cancels what is waited for in trio and raises
-    `KeyboardInterrupt` once that has ended; a second Ctrl-C does not wait.
+    block: its error is raised when the block ends. Ctrl-C cancels the call in trio, and raises
+    `KeyboardInterrupt` once the call has ended. A second Ctrl-C does not wait.
 
     Raises `UsageError` in the thread of an asyncio or trio loop, which it would block.
     """
@@ -365,7 +382,8 @@ class BlockingPortal:
 
 
 class BlockingItems(Generic[T]):
-    """The items of `BlockingPortal.iterate`. For one thread at a time: a second one raises `BusyError`."""
+    """The items of `BlockingPortal.iterate`. Only one thread at a time may iterate; a second one gets
+    `BusyError`."""
 
     def __init__(self, items: AsyncioItems[T]) -> None:
         self._items = items
@@ -410,6 +428,8 @@ def _step(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class _Stepped(AbstractContextManager[T]):
+    """An async context manager of a blocking portal, as a plain one."""
+
     def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
         self._manager = manager
 

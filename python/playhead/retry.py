@@ -40,11 +40,11 @@ may put a JSON-RPC error with any code into the body. Some servers use them as c
 _NOT_BEGUN: Final = frozenset({429, 503})
 _FIRST_SERVER_STATUS: Final = 500
 _REFUSALS: Final = frozenset({-32700, -32600, -32601, -32602, -32002})
-"""JSON-RPC and MCP codes for a request that would fail again."""
+"""The JSON-RPC and MCP codes of a request that would fail again."""
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
-"""RFC 9110 has whole seconds; some servers send fractions."""
+"""Matches the seconds in `Retry-After`. RFC 9110 has whole seconds; some servers send fractions."""
 _DATE_CHARS: Final = 64
-"""The longest of the three date forms has 33."""
+"""Limits the text that is parsed as a date. The longest of the three forms has 33 characters."""
 
 
 def is_retryable(status: int) -> bool:

@@ -27,7 +27,7 @@ def _finite(text: str) -> float:
 
 
 STRICT_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
-"""For several values one after another (`raw_decode`)."""
+"""Decodes several values one after another (`raw_decode`), with the same rules as `parse_json`."""
 
 
 def parse_json(text: str | bytes, *, control_characters: bool = False) -> Any:

@@ -1,10 +1,10 @@
 """A thread that runs trio, in which other threads can start calls, contexts and iterations.
 
-Not anyio's blocking portal, because that blocks the calling thread, and with it an asyncio loop, until trio
-takes the call (here, `run_sync_soon` hands it over); has no future for the end of a cancelled call; and in a
-forked child, where its thread does not exist, waits for ever, even when it is garbage-collected.
-
 portals.py has the callers' side, which waits for the futures.
+
+anyio's blocking portal is not used, for three reasons. It blocks the calling thread, and with it an asyncio
+loop, until trio takes the call. It has no future for the end of a cancelled call. In a forked child, where
+its thread does not exist, it waits for ever, even when it is garbage-collected.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class TrioCall(Generic[T]):
             self._token.run_sync_soon(self._scope.cancel)
 
     async def run(self) -> None:
-        """Run in the trio thread. Raises nothing but `trio.Cancelled`, or a group of it, if the task is
-        cancelled."""
+        """Run the function in the trio thread, and put its result or error into `future`. Raises only
+        `trio.Cancelled`, or a group of it, if the task is cancelled."""
         try:
             with self._scope:
                 self.future.set_result(await self._function())
@@ -59,6 +59,7 @@ class TrioCall(Generic[T]):
         self.abandon()
 
     def abandon(self) -> None:
+        """End `future` as cancelled."""
         self.future.cancel()
         self.future.set_running_or_notify_cancel()
 
@@ -81,7 +82,8 @@ async def run_either(function: Callable[[], object]) -> object:
 
 
 class TrioThread:
-    """The thread, and the nurseries in it. The methods are for other threads, except for the coroutines."""
+    """The thread, and the two nurseries in it, for calls and for contexts. Call its methods in other
+    threads."""
 
     def __init__(self) -> None:
         self.began: futures.Future[None] = futures.Future()
@@ -95,7 +97,7 @@ class TrioThread:
         try:
             trio.run(self._serve)
             self._ended.set_result(None)
-        except BaseException as error:  # noqa: BLE001 - no free descriptor, for example
+        except BaseException as error:  # noqa: BLE001 - trio could not start: no free descriptor, for example
             for future in (self.began, self._calls_ended, self._ended):
                 if not future.done():
                     future.set_exception(error)
@@ -166,8 +168,8 @@ class TrioThread:
 class ItemFeed(Generic[T]):
     """An async iterator that runs, and is closed, in one trio task.
 
-    So a generator may hold nurseries and cancel scopes over a `yield`, where it waits until the next item is
-    requested. An item that a cancelled caller did not take stays in `items`.
+    A generator may therefore hold nurseries and cancel scopes over a `yield`, where it waits until the next
+    item is requested. An item that a cancelled caller did not take stays in `items`.
     """
 
     def __init__(
@@ -213,7 +215,8 @@ class ItemFeed(Generic[T]):
         try:
             await self._asked.wait()
         except trio.Cancelled as error:
-            # The `yield` is what waits here: the scope that is cancelled may be one of the generator's own.
+            # The generator waits at its `yield`, so the cancellation is thrown in there: the cancelled scope
+            # may be one of its own.
             self.is_lost = not self._scope.cancel_called
             item = await self._generator.athrow(error)
             self.is_lost = False
@@ -234,13 +237,13 @@ class ItemFeed(Generic[T]):
             if errors is not None:
                 raise errors from None
         finally:
-            # What nobody else can close in this thread. Other iterators, such as streams, can be read on.
+            # Nobody else can close the channel in this thread. Other iterators, such as streams, stay usable.
             if isinstance(self._iterable, trio.MemoryReceiveChannel):
                 self._iterable.close()
 
     def ask(self, sent: object = None) -> futures.Future[None]:
-        """Ask for an item, and send a generator a value. The future ends when there is one, or when the
-        iteration has ended."""
+        """Ask for an item, and send the value `sent` to a generator. The future ends when an item is there,
+        or when the iteration has ended."""
         self._thread.check_caller()
         answer: futures.Future[None] = futures.Future()
         self._thread.soon(self._ask, answer, sent)

@@ -11,13 +11,14 @@ use pyo3::prelude::*;
 use crate::error::usage;
 use crate::lock::lock;
 
-const ENDS: [(&str, EndedBy); 6] = [
+const ENDS: [(&str, EndedBy); 7] = [
     ("empty", EndedBy::Empty),
     ("done", EndedBy::Done),
     ("416", EndedBy::PastEnd),
     ("size", EndedBy::Size),
     ("error", EndedBy::Error),
     ("whole", EndedBy::Whole),
+    ("no-growth", EndedBy::NoGrowth),
 ];
 const DEMANDS: [(&str, Demand); 3] = [
     ("supplied", Demand::Supplied),
@@ -306,6 +307,39 @@ impl Planner {
         Ok(())
     }
 
+    /// Sets that the resource grows, and its present size.
+    #[pyo3(signature = (now, size_bytes, *, announces_end=false))]
+    fn set_growing(&self, now: f64, size_bytes: u64, announces_end: bool) {
+        self.lock().set_growing(now, size_bytes, announces_end);
+    }
+
+    /// Sets whether the server notifies of growth.
+    fn set_notifies(&self, now: f64, notifies: bool) {
+        self.lock().set_notifies(now, notifies);
+    }
+
+    /// Records a notification of growth.
+    fn on_notified(&self, now: f64) {
+        self.lock().on_notified(now);
+    }
+
+    /// Sets the seconds of audio that are not played yet.
+    fn set_in_hand(&self, now: f64, seconds: f64) {
+        self.lock().set_in_hand(now, seconds);
+    }
+
+    /// Sets that the resource grows no more, and its size if known.
+    #[pyo3(signature = (now, size_bytes=None))]
+    fn set_grown(&self, now: f64, size_bytes: Option<u64>) {
+        self.lock().set_grown(now, size_bytes);
+    }
+
+    /// The size so far of a resource that grows.
+    #[getter]
+    fn present_bytes(&self) -> Option<u64> {
+        self.lock().present_bytes()
+    }
+
     /// Sets the server's own page size.
     fn set_page_bytes(&self, page_bytes: u64) {
         self.lock().set_page_bytes(page_bytes);
@@ -362,6 +396,7 @@ impl Planner {
             Broken::Refused => (offset, "refused", 0.0),
             Broken::Stagnant(answers) => (offset, "stagnant", f64::from(answers)),
             Broken::Contradiction => (offset, "contradiction", 0.0),
+            Broken::Shrunken => (offset, "shrunken", 0.0),
         })
     }
 

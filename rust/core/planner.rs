@@ -9,6 +9,7 @@
 //!   it stopped.
 //! * A failure is retried as long as the reader's patience lasts (`patience`). Then the stream breaks at the offset of
 //!   the failure, once all bytes before it have arrived.
+//! * A growing resource is read up to its present size, and waited for (`growth`).
 //! * Late is not failed: a late page is read a second time, within a budget, and the first answer counts.
 //!
 //! # Theory of operation
@@ -33,6 +34,7 @@ mod ending;
 mod estimate;
 mod flight;
 mod gate;
+mod growth;
 mod patience;
 mod serial;
 mod settings;
@@ -47,6 +49,7 @@ use ending::Ending;
 pub use ending::{End, EndedBy};
 use estimate::Estimates;
 use flight::{Flight, Flights, Purpose, Standing};
+use growth::Growth;
 use patience::Patience;
 pub use patience::{Demand, Failure};
 pub use settings::{InvalidSetting, MAX_IN_FLIGHT, Settings};
@@ -89,6 +92,8 @@ pub enum Broken {
     Stagnant(u32),
     /// The server claims an end there, and serves bytes past it.
     Contradiction,
+    /// The server no longer has bytes there that a growing resource had.
+    Shrunken,
 }
 
 /// The prefetch planner. After every event the driver calls [`next`](Self::next) until it returns None, then waits for
@@ -134,6 +139,8 @@ pub struct Planner {
     pages_held: bool,
     window: Window,
     ending: Ending,
+    /// The state of a resource that is still being written; None for any other.
+    growth: Option<Growth>,
     patience: Patience,
     /// The time at which bytes of any answer arrived last, reported by the driver.
     heard_at: f64,
@@ -182,6 +189,7 @@ impl Planner {
             pages_held: false,
             window: Window::new(settings.in_flight, settings.in_flight_start),
             ending: Ending::new(),
+            growth: None,
             patience: Patience::new(settings.patience_seconds, settings.seed),
             heard_at: f64::NEG_INFINITY,
             barrier: None,
@@ -223,6 +231,16 @@ impl Planner {
             return false;
         }
         let got_to = flight.start + n_bytes.min(flight.end - flight.start);
+        let asks_for_growth = self.asks_for_growth(&flight);
+        let end = end.filter(|_| self.growth.is_none());
+        if self.growth.is_some() {
+            if n_bytes == 0 {
+                self.nothing_yet(&flight);
+                self.decide();
+                return false;
+            }
+            self.grew(&flight, got_to, flight.start.saturating_add(n_bytes));
+        }
         let refuted = self.arrived(&flight, got_to);
         if n_bytes > flight.end - flight.start {
             self.ending
@@ -235,7 +253,7 @@ impl Planner {
         let false_claim = end.and_then(|by| self.claimed(&flight, got_to, by));
         self.corroborated(&flight, n_bytes > 0);
         if new_bytes > 0 {
-            self.progressed(&flight, got_to, new_bytes, end.is_some());
+            self.progressed(&flight, got_to, new_bytes, end.is_some(), asks_for_growth);
         } else if end.is_none() || false_claim.is_some() {
             self.stagnate(&flight);
         }
@@ -382,6 +400,7 @@ impl Planner {
             self.estimates.serial.silent_at(self.counters.pages),
             self.patience.over_at(),
             status.map(|at| at + TIMER_SLACK_SECONDS),
+            self.growth_due_at(),
         ];
         later
             .into_iter()
@@ -420,6 +439,9 @@ impl Planner {
     /// Records an announced size and plans to it, until bytes refute it. `exact` sizes (`Content-Range`) need no
     /// confirming read.
     pub fn set_total(&mut self, total_bytes: u64, exact: bool) {
+        if self.growth.is_some() {
+            return self.set_growing(self.now, total_bytes, false);
+        }
         self.ending.announce(total_bytes, exact, self.now);
         self.decide();
     }

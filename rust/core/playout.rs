@@ -429,7 +429,8 @@ impl<W: Wake, E> Playout<W, E> {
     }
 
     /// Blocks a sink's own thread until there is audio, and puts it into `out`. Returns the number of bytes: 0 at the
-    /// end, `None` after an [`Self::interrupt_take`].
+    /// end, `None` after an [`Self::interrupt_take`]. While it waits at the gate it skips void audio, as a device does:
+    /// the audio after a seek needs the room, and the gate opens once that is written.
     ///
     /// # Errors
     /// [`Error::Closed`] after [`Self::close`]; [`Error::Busy`] while another thread takes.
@@ -447,6 +448,7 @@ impl<W: Wake, E> Playout<W, E> {
                     let phase = self.phase();
                     phase != Phase::Closed
                         && (phase.is_held() || self.paused())
+                        && matches!(self.cuts.pending(), Pending::None)
                         && !self.take_interrupted.load(Ordering::Acquire)
                 },
             ));
@@ -570,6 +572,7 @@ impl<W: Wake, E> Playout<W, E> {
         if !is_open && was_ended {
             self.pipe.close();
         }
+        self.wake_taker(); // it skips the void audio
         is_open
     }
 

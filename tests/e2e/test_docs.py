@@ -21,8 +21,8 @@ from tests.e2e.command import program
 from tests.snippets import DOCS, PAGES, REPOSITORY, blocks, programs
 
 
-@pytest.mark.parametrize("code", [code for name, code in programs() if name.startswith("README")])
-def test_a_program_of_the_readme_runs_in_the_checkout(code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [code for name, code in programs() if name.startswith("tutorial")])
+def test_a_program_of_the_first_steps_runs_in_the_checkout(code: str, tmp_path: Path) -> None:
     """All the others run from the wheel: tests/wheels."""
     program(code, tmp_path)
 

@@ -27,7 +27,7 @@ COMMANDS = [
     "serve",
     "serve audio",
 ]
-COMMANDS += ["serve template", "schema", "schema validate", "schema show"]
+COMMANDS += ["serve template", "serve proxy", "schema", "schema validate", "schema show"]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command or "playhead")

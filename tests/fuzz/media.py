@@ -31,8 +31,8 @@ import trio
 import playhead.playback.av_decoder  # noqa: F401  # now, and not in each worker
 from playhead.errors import ClosedError, PlaybackError
 from playhead.playback.decoder import PcmDecoder
+from playhead.playback.decoder_thread import DecoderThread, SeekRequest
 from playhead.playback.formats import PcmFormat
-from playhead.playback.item import DecoderThread, SeekRequest
 from playhead.stream.source import BytesReader
 from playhead.testing.media import ScriptedMedia
 from tests.fuzz.media_samples import FORMATS, seal_ogg

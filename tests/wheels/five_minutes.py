@@ -1,8 +1,8 @@
 """From nothing to audio, an interrupted assistant and a checked server: `make five-minutes`.
 
-A stranger's first minutes in an empty environment and an empty directory, with what the README and
-docs/assistant.md say and nothing else: the steps are their blocks, and their output is compared. Prints a
-table of seconds; status 1 if a step failed or all of them took more than five minutes.
+A stranger's first minutes in an empty environment and an empty directory, with what the README,
+docs/tutorial.md and docs/assistant.md say and nothing else: the steps are their blocks, and their output is
+compared. Prints a table of seconds; status 1 if a step failed or all of them took more than five minutes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.snippets import DOCS, REPOSITORY, blocks
 from tests.wheels.environments import Environment, Environments
 
-README, ASSISTANT = REPOSITORY / "README.md", DOCS / "assistant.md"
+README, TUTORIAL, ASSISTANT = REPOSITORY / "README.md", DOCS / "tutorial.md", DOCS / "assistant.md"
 MUSIC = REPOSITORY / "python" / "playhead" / "servers" / "audio" / "music" / "first-light.mp3"
 MOST_SECONDS = 300
 
@@ -78,11 +78,12 @@ def one_tool(environment: Environment) -> None:
     assert (environment.home / "music.wav").stat().st_size > 60 * 22_050 * 2
 
 
-def a_program(environment: Environment) -> None:
-    """Run the README's program: it plays, and saves the file."""
-    (code,) = (block.code for block in blocks(README) if block.code)
-    environment.finish(environment.python, "-I", "-W", "error", "-c", code)
-    assert (environment.home / "music.mp3").read_bytes() == MUSIC.read_bytes()
+def programs(environment: Environment) -> None:
+    """Run the programs of the first steps: they call a tool, play its result and save it."""
+    for block in blocks(TUTORIAL):
+        if block.code:
+            environment.finish(environment.python, "-I", "-W", "error", "-c", block.code)
+    assert (environment.home / "first-light.mp3").read_bytes() == MUSIC.read_bytes()
 
 
 def interrupted(environment: Environment) -> None:
@@ -107,7 +108,7 @@ def checked(environment: Environment) -> None:
 STEPS: dict[str, Callable[[Environment], None]] = {
     "hear the demo": audio,
     "play a tool's result": one_tool,
-    "run the program of the README": a_program,
+    "run the programs of the first steps": programs,
     "interrupt an assistant": interrupted,
     "check a server, with a report": checked,
 }

@@ -1,10 +1,10 @@
 """A page cache in a directory, for all processes of one user.
 
-Each resource has two files, named by a hash: `NAME.data`, sparse, with block n at n * 64 KiB; and
-`NAME.index`, a header with the size and one record of 32 bytes per block. A record is written after the bytes
-of its block were synced, and has their checksum, seeded with the key and the number of the block. So a block
-that a crash or another process left incomplete is never mistaken for a valid one: nothing needs repair, and
-reads take no lock.
+Each resource has two files, named by a hash. `NAME.data` is sparse, with block n at n * 64 KiB. `NAME.index`
+has a header with the size, and one record of 32 bytes per block. A record is written after the bytes of its
+block were synced, and has their checksum, which is seeded with the key and the number of the block. So a
+block that a crash or another process left incomplete is never mistaken for a valid one. Nothing needs repair,
+and reads take no lock.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from playhead.errors import UsageError
 from playhead.limits import GIB
 
 MAX_BYTES: Final = GIB
-"""Seven hours of mp3 at 320 kbit/s."""
+"""The default limit of the directory: seven hours of MP3 at 320 kbit/s."""
 _FILES_OPEN: Final = 32
-"""Limits the resources whose files stay open: more than are usually played at once."""
+"""Limits the resources whose files stay open. Fewer are usually played at once."""
 _USED_SECONDS: Final = 60.0
-"""The shortest time between updates of a resource's last use: a write per hit would wear out an SD card."""
+"""The shortest time between two updates of a resource's last use. A write per hit would wear out an SD
+card."""
 _KEPT_SHARE: Final = 0.9
 """The share of the limit that remains after an eviction, so that not every block causes one."""
 _SCAN_SHARE: Final = 64
-"""The directory is measured each time that 1/64 of the limit was written."""
+"""The share of the limit, as a divisor, that may be written before the directory is measured again."""
 
 _HEADER: Final = struct.Struct("<8sqI12x")
 _RECORD: Final = struct.Struct("<4sIIdI8x")
@@ -63,8 +64,9 @@ class _Resource:
 class DirectoryCache:
     """A page cache in a directory, at most `max_bytes` on disk; the least recently used resources go first.
 
-    Safe for any number of processes at once, and after a crash at any moment. The bytes are on disk in the
-    clear, readable by this user only. On a file system that is read-only or has no locks, it only reads.
+    The cache is safe for any number of processes at once, and after a crash at any moment. The bytes are on
+    disk in the clear, readable by this user only. On a file system that is read-only or has no locks, the
+    cache only reads.
     """
 
     def __init__(
@@ -74,8 +76,8 @@ class DirectoryCache:
         max_bytes: int = MAX_BYTES,
         on_trouble: Callable[[str], None] | None = None,
     ) -> None:
-        """The directory is made if it is missing, with mode 0700. `on_trouble` is called at once, with one
-        message, if nothing can be stored in it.
+        """Open the directory, which is created with mode 0700 if it is missing. `on_trouble` is called with a
+        message if nothing can be stored in it.
 
         Raises `UsageError` if it belongs to another user, is open to others, or cannot be made.
         """
@@ -262,7 +264,7 @@ class DirectoryCache:
             if self._written_bytes < max(self._max_bytes // _SCAN_SHARE, BLOCK_BYTES):
                 return
             self._written_bytes = 0
-        with suppress(BlockingIOError), self._locked():  # else another process is at it
+        with suppress(BlockingIOError), self._locked():  # without the lock, another process evicts
             self._evict()
 
     @contextmanager

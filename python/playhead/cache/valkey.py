@@ -77,7 +77,8 @@ class ValkeyCache:
         ttl_seconds: float = TTL_SECONDS,
         on_trouble: Callable[[str], None] | None = None,
     ) -> None:
-        """Nothing is connected yet. `on_trouble` is called in the trio thread, once, with a message.
+        """Make the cache without connecting. `on_trouble` is called once, in the trio thread, with a message,
+        when Valkey is unusable.
 
         Raises `UsageError` without the extra `valkey`, and for a URL that cannot be used.
         """
@@ -150,7 +151,7 @@ class ValkeyCache:
         return size
 
     async def claim(self, key: str, first: int, count: int, owner: str) -> int:
-        """See `ClaimingCache.claim`. While Valkey is unusable everyone reads for themselves: `count`."""
+        """See `ClaimingCache.claim`. While Valkey is unusable, everyone may read, so it returns `count`."""
         names = [_claim_name(key, block) for block in range(first, first + count)]
 
         def ask() -> int:
@@ -190,7 +191,7 @@ class ValkeyCache:
             return bool(is_stored) or not is_claimed
 
         with trio.move_on_after(seconds), self._news.of(_name(key, block)) as changed:
-            # Ask, because changes before `of` are not reported.
+            # Ask once, because changes before this block are not reported.
             if not await self._ask(is_over, True):
                 await changed.wait()
 
@@ -305,8 +306,8 @@ class _News:
 
 
 def _checked(answers: list[object]) -> None:
-    """Raise the first error among the answers. Leave out those of `publish`, which a user may not be
-    allowed."""
+    """Raise the first error among the answers. Callers leave out the answers of `publish`, which a user may
+    not be allowed."""
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer

@@ -45,6 +45,10 @@ COMMANDS: Final = {
         "servers.commands.example_servers",
         "Serve an example of every MCP feature: four tools, resources and prompts.",
     ),
+    "serve proxy": (
+        "servers.commands.proxy",
+        "Serve the tools of other servers to a host, and play the audio of their results here.",
+    ),
     "schema validate": ("servers.commands.schema", "Validate messages against the template server's schema."),
     "schema show": ("servers.commands.schema", "Print one of the documents."),
 }
@@ -53,7 +57,7 @@ docstring. It is a function with the last word as its name. The module is import
 importing all of them takes longer than the start of any. This table alone leads from the core to the commands
 of `agent`, `check` and `servers`."""
 _GROUPS: Final = {
-    "serve": "Run one of the example servers.",
+    "serve": "Run an example server, or a proxy that plays audio for a host.",
     "schema": "Show the template server's schemas, or validate messages.",
 }
 

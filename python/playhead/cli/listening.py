@@ -1,6 +1,8 @@
-"""Play media to their end, with keys and a progress bar at a terminal: for `demo`, `call` and `play`.
+"""Listening: playing media to their end, with keys and a progress bar at a terminal, for `demo`, `call` and
+`play`.
 
-What they and `read` report of a stream is here too: on stderr while it waits, and under the keys of `--json`.
+The report on a stream, which `read` uses too, is in this file: on stderr while the stream waits, and under
+the keys of `--json`.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class WatchedMedia(PlayableWrapper):
 
     @property
     def buffered_bytes(self) -> int:
-        """Read and not yet decoded."""
+        """The bytes that were read and are not yet decoded."""
         return 0 if self._reader is None else self._reader.buffered_bytes
 
     @asynccontextmanager
@@ -60,7 +62,7 @@ class Listening:
     is_muted: bool = False
     repeats: bool = False
     announces: bool = True
-    """Print the title of each item before its first sound."""
+    """True to print the title of each item before its audio starts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,13 +78,13 @@ class Heard:
 
     @classmethod
     def of(cls, media: Sequence[Playable]) -> Heard:
-        """`media`, of which nothing was played yet."""
+        """Return the report on `media` before anything was played."""
         from playhead.playback import PlayerState
 
         return cls(items=[_about(each) | player_report(PlayerState()) for each in media])
 
     def flat(self) -> Report:
-        """The counts of all items; of a single one everything about its stream."""
+        """Return the sums over all items. For a single item, add everything about its stream."""
         found = dict(self.items[0]) if len(self.items) == 1 else {}
         for name in ("title", "mime_type", "uri", "stopped", "error"):
             found.pop(name, None)
@@ -105,9 +107,9 @@ async def listen(
 ) -> None:
     """Play `media` one after another into `sink`, and fill `heard`.
 
-    At a terminal, keys control it. Of several, each is named before its first sound, and what failed when it
-    did. Raises the first failure once all are over, and `SeekError` if the first item can't start at
-    `start_seconds`.
+    At a terminal, keys control the player. If there are several items, each is named before its audio starts,
+    and each failure is printed at once. Raises the first failure once all are over, and `SeekError` if the
+    first item can't start at `start_seconds`.
     """
     from playhead.playback import PcmSink, Player, Repeat, WaveSink
 
@@ -144,7 +146,7 @@ async def listen(
 
 
 async def _play_from(player: Player, media: Sequence[Playable], start_seconds: float) -> None:
-    """Play `media`, the first from this time on, without a sound before it."""
+    """Play `media`, the first item from `start_seconds` on. No audio before that time is heard."""
     if not start_seconds:
         await player.play(media)
         return
@@ -153,7 +155,7 @@ async def _play_from(player: Player, media: Sequence[Playable], start_seconds: f
     try:
         is_inside = await player.seek(start_seconds)
     except SeekError:
-        if player.snapshot().format is not None:  # else it failed, and `wait_finished` says why
+        if player.snapshot().format is not None:  # otherwise the item failed, and `wait_finished` raises why
             raise
     else:
         if not is_inside:
@@ -180,7 +182,7 @@ def _about(media: Playable) -> Report:
 async def _tell(
     events: trio.MemoryReceiveChannel[PlayerEvent], heard: list[Report], terminal: Terminal, announces: bool
 ) -> None:
-    """Keep `heard` up to date until the player closes, and say what a person wants to know."""
+    """Keep `heard` up to date until the player closes, and print the events that a person wants to know."""
     from playhead.playback import ItemEnd, ItemError, ItemResumed, ItemStart, ItemWaiting, StateChange
 
     last_message = ""
@@ -209,7 +211,7 @@ async def _tell(
                     terminal.say(f"{escape_line(event.title)}: {message}", style="yellow")
                     last_message = message
             case ItemWaiting() | ItemResumed():
-                pass  # `waiting_lines` says so, with the server's name
+                pass  # `waiting_lines` prints these, with the server's name
             case _:
                 assert_never(event)
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from playhead.content.schema_shapes import Shape
 
 _LEAST_LIKENESS: Final = 0.5
-"""The least likeness of a value to the suggested one: `shall` is nearest to `should`."""
+"""The least likeness of a value to the one that is suggested. `shall`, for example, is nearest to
+`should`."""
 _SERVER = typer.Argument(
     metavar="SERVER",
     help="A name from the servers file, an http(s):// or ws(s):// URL, or a command line in quotes.",

@@ -20,7 +20,7 @@ import trio
 from playhead.cli.targets import refusal, remedy
 from playhead.cli.terminal import Terminal, escape_line, human_bytes
 from playhead.client import TeeMedia
-from playhead.client.call_results.tee import NotSaved, Saved
+from playhead.client.call_results.spool import NotSaved, Saved
 from playhead.content import ABSENT, UnknownBlock
 from playhead.content.blocks import fields_of
 from playhead.errors import PlayheadError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from playhead.results.plan import Disposition, Part, TurnDecision
 
 SHOWN_FINDINGS: Final = 20
-"""A result can have ten thousand; `--json` has them all."""
+"""Limits the findings that are shown. A result can have ten thousand; `--json` has them all."""
 
 
 @dataclass(kw_only=True)
@@ -111,7 +111,7 @@ class Showing:
 
     def _show_text(self, text: SendText) -> None:
         if text.is_error or text.index < 0 or self._replaced:
-            return  # shown at the end; shown as structured content; replaced by the handler
+            return  # an error is shown at the end; the others are shown as structured content, or replaced
         if text.uri is not None:
             self.terminal.show(f"text of <{escape_line(text.uri)}>:")
         if _is_json(text.text, self._structured):  # repeated in a text block, as specified
@@ -194,7 +194,7 @@ def _is_for_model_alone(text: SendText) -> bool:
 # --- images ------------------------------------------------------------------------------------------------
 
 SAVED_IMAGES: Final = 100
-"""Images of one result that are saved: more would be a server filling a directory."""
+"""Limits the images of one result that are saved, so that a server cannot fill the directory."""
 _SAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARS: Final = 64
 
@@ -202,9 +202,9 @@ _NAME_CHARS: Final = 64
 def save_image(data: bytes, folder: Path, *, tool: str, number: int, suffix: str) -> Path:
     """Write `data` as `TOOL-NUMBER.SUFFIX`, or under the first free `TOOL-NUMBER-2.SUFFIX`. Blocks.
 
-    The name is made of the tool's name as the user typed it, a count and a suffix from a table: nothing in it
-    is the result's. An existing file is never replaced, and no link is followed. Raises `OSError`, and then
-    leaves no file.
+    The name consists of the tool's name as the user typed it, a count, and a suffix from a table. No part of
+    it comes from the result. An existing file is never replaced, and no link is followed. Raises `OSError`,
+    and then leaves no file.
     """
     stem = f"{_SAFE.sub('-', tool).strip('-')[:_NAME_CHARS] or 'image'}-{number}"
     for again in count(1):
@@ -218,7 +218,7 @@ def save_image(data: bytes, folder: Path, *, tool: str, number: int, suffix: str
                 file.write(data)
         except OSError as error:
             path.unlink(missing_ok=True)
-            error.filename = str(path)  # a full disk names none
+            error.filename = str(path)  # the error of a full disk names no file
             raise
         return path
     raise AssertionError("count() has no end")
@@ -259,7 +259,7 @@ def result_report(tool: str, result: CallResult) -> dict[str, object]:
 
 
 def _candidates(result: CallResult) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the row, place and address of all that may be audio, and what became of it."""
+    """Yield the row, place, address and outcome of each candidate for audio."""
     for part in result.plan.parts():
         if part.block is None or not isinstance(part, PlayAudio | KeepReference):
             continue

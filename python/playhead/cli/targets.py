@@ -59,7 +59,8 @@ async def find_server(
 def with_permissions(
     server: ServerConfig, origins: Sequence[str] | None, paths: Sequence[str] | None
 ) -> ServerConfig:
-    """Add those of `--allow-origin` and `--allow-path`. Raises `UsageError` for an invalid value."""
+    """Add the permissions of `--allow-origin` and `--allow-path` to `server`. Raises `UsageError` for an
+    invalid value."""
     from playhead.net_guard import parse_origins
 
     parse_origins(origins or ())
@@ -85,10 +86,10 @@ async def connected(
 ) -> AsyncIterator[Session]:
     """Call `playhead.connect`. `--timeout` also bounds the handshake, which a server can stall.
 
-    `cache` (`--cache`, by default the server's own) is opened here, so that its trouble is shown.
+    `cache` (`--cache`, by default the server's own) is opened here, so that warnings about it are shown.
 
-    A server that is a command starts first. The client, and the `modules` that the session is for, are
-    imported while it starts: each takes about as long as the other.
+    A server that is a command starts first. While it starts, the client and the `modules` that need the
+    session are imported, which takes about as long.
     """
     from playhead.client.transports.server_process import started_early
 
@@ -205,7 +206,8 @@ async def arguments_for(
 ) -> dict[str, Any]:
     """Return the arguments by the tool's input schema; the server lists its tools only if there are any.
 
-    If it does not list this one, it judges the arguments itself. Raises what `GivenArguments.for_tool` does.
+    If the server does not list `tool`, it validates the arguments itself. Raises as
+    `GivenArguments.for_tool`.
     """
     tools = await _listed(session) if given else {}
     schema = tools.get(tool, {}).get("inputSchema")
@@ -254,7 +256,7 @@ async def call_tool(
                 message, code=error.code, data=error.data, server_message=error.server_message
             ) from error
         raise
-    # Of some frameworks the refusal is a result.
+    # Some frameworks refuse an unknown tool with a result in place of an error.
     if result.is_error and "tool" in result.text.lower() and (hint := await _unlisted(session, tool)):
         raise ToolFailedError(f"tool {escape_line(tool)} failed: {result.text}; {hint}")
     return result

@@ -36,13 +36,14 @@ View = Callable[[], "str | ConsoleRenderable"]
 T = TypeVar("T")
 
 _SHOWN_CHARS: Final = 200
-"""The part of an error that fits into a status line; all of it is shown if the stream fails."""
+"""Limits the part of an error in a status line. The whole error is shown if the stream fails."""
 _REDRAW_SECONDS: Final = 0.1
-"""Ten updates per second look smooth and take under 1 % of a core. Shorter waits are not drawn at all."""
+"""The time between two updates of a view, and before the first. Ten per second look smooth, and take under 1
+% of a core."""
 _HIDE_CURSOR: Final = "\x1b[?25l"
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _ELAPSED_SECONDS: Final = 1.0
-"""A status line counts the seconds from here on."""
+"""The time after which a status line shows the seconds."""
 
 
 def _console(**options: Any) -> Console:
@@ -51,7 +52,7 @@ def _console(**options: Any) -> Console:
 
     class PipeConsole(Console):
         def on_broken_pipe(self) -> None:
-            """Leave it to the caller. Rich would raise SystemExit, which trio would wrap in exception
+            """Leave the error to the caller. Rich would raise SystemExit, which trio would wrap in exception
             groups."""
             raise  # the BrokenPipeError that rich is handling
 
@@ -65,7 +66,7 @@ def _text(*parts: str | tuple[str, str], style: str = "") -> Text:
 
 
 def give_up(stream: TextIO) -> None:
-    """Discard the unwritten data of `stream`: Python would retry at exit and print a traceback."""
+    """Discard the unwritten data of `stream`. Otherwise Python would retry at exit, and print a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -123,7 +124,7 @@ class Terminal:
         self._secrets |= {*secrets}
 
     def redacted(self, value: T) -> T:
-        """`value`, a string, a JSON value or a dataclass, without what is hidden."""
+        """Return `value` (a string, a JSON value or a dataclass) without the hidden secrets."""
         return redacted_values(value, self._secrets) if self._secrets else value
 
     @property
@@ -209,7 +210,8 @@ class Terminal:
                 sys.stdout.flush()
 
     def show_rows(self, rows: Iterable[Sequence[str]]) -> None:
-        """Print the result in columns; wide ones are folded, never truncated. Only the last has lines."""
+        """Print the result in columns. Wide columns are folded, never truncated; only the last may have line
+        breaks."""
         if not self.json_output:
             from rich.table import Table
 
@@ -235,7 +237,7 @@ class Terminal:
 
     @contextmanager
     def showing(self, view: View) -> Iterator[None]:
-        """Draw `view()` while the block runs; of nested ones the newest. Only if `is_live`."""
+        """Draw `view()` while the block runs, if `is_live`. Of several views only the newest is drawn."""
         self._views.append(view)
         self._wanted.set()
         try:
@@ -285,8 +287,9 @@ class Terminal:
             self._write(self._erasing() + _SHOW_CURSOR)
 
     def _erasing(self) -> str:
-        """Return the controls that erase the view. Most terminals fold what has become wider than they are,
-        since it was drawn. Line by line: tmux saves a screen that is erased as a whole in its history."""
+        """Return the controls that erase the view. A line that is wider than the terminal has become takes
+        several rows. The rows are erased one by one, because tmux saves a screen that is erased as a whole in
+        its history."""
         columns = self.err.width
         rows = sum(max(1, -(-cells // columns)) for cells in self._drawn)
         self._drawn = []
@@ -304,17 +307,18 @@ _SIGNS: Final = re.compile(
 )
 _LOOKED_AT_CHARS: Final = 20_000
 RENDERED_CHARS: Final = 50_000
-"""Longer text is shown plain. The worst case of this length, a line break at every other character, takes
-2 s."""
+"""Limits the text that is rendered; longer text is shown plain. The worst case of this length, a line break
+at every other character, takes 2 s."""
 _NESTED: Final = 12
-"""Nesting levels; at 20 the parser stops and drops the rest."""
+"""The deepest nesting that is rendered. At 20 levels the parser stops, and drops the rest."""
 
 
 def rendered(text: str) -> Markdown | None:
     """Render `text` for a rich console; None if it is better shown unchanged.
 
-    That is text with no sign of Markdown (most tools answer in plain text, which Markdown would reflow), very
-    long text, and text nested so deep that the parser would drop some of it.
+    Text without a sign of Markdown is better shown unchanged, because Markdown would reflow it; most tools
+    answer in plain text. So are very long text, and text nested so deep that the parser would drop some of
+    it.
     """
     if len(text) > RENDERED_CHARS or _SIGNS.search(text, 0, _LOOKED_AT_CHARS) is None:
         return None
@@ -353,7 +357,7 @@ __all__ = ["Terminal", "escape", "escape_line", "give_up", "mode_restorer", "nam
 
 
 def first_line(text: str) -> str:
-    """The first line of a message, escaped and cut."""
+    """Return the first line of a message, escaped and cut."""
     first, _, rest = text.partition("\n")
     cut = bool(rest) or len(first) > _SHOWN_CHARS
     return escape_line(first[:_SHOWN_CHARS]) + ("…" if cut else "")

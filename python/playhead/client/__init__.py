@@ -9,7 +9,8 @@ from playhead.lazy_names import lazy_names
 if TYPE_CHECKING:
     from playhead.client.call_results.call_result import CallResult
     from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia
-    from playhead.client.call_results.tee import NotSaved, Saved, SavingOutcome, TeeMedia
+    from playhead.client.call_results.spool import NotSaved, Saved, SavingOutcome
+    from playhead.client.call_results.tee import TeeMedia
     from playhead.client.connector import Target, connect
     from playhead.client.session.elicitation import OnElicitation, Question, Reply
     from playhead.client.session.requests import OnProgress, PromptMessage, PromptResult
@@ -39,7 +40,8 @@ __all__ = [
 _MODULES: Final = {
     "call_results.call_result": ("CallResult",),
     "call_results.media": ("BytesMedia", "ImageMedia", "ResourceMedia"),
-    "call_results.tee": ("NotSaved", "Saved", "SavingOutcome", "TeeMedia"),
+    "call_results.spool": ("NotSaved", "Saved", "SavingOutcome"),
+    "call_results.tee": ("TeeMedia",),
     "connector": ("Target", "connect"),
     "session.elicitation": ("OnElicitation", "Question", "Reply"),
     "session.requests": ("OnProgress", "PromptMessage", "PromptResult"),

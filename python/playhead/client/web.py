@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from playhead.client.call_results.call_result import as_media
 from playhead.client.call_results.media import ResourceMedia
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.http_range_reader import PLAY_BYTES, HttpRangeReader
-from playhead.client.session.shared_reads import Arrivals
 from playhead.client.transports.http_client import guarded_client
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff, split_mime
 from playhead.content.playlists import is_playlist

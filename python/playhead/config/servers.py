@@ -67,13 +67,13 @@ class ServerConfig:
     headers: Mapping[str, str] = field(default_factory=dict)
     auth: httpx2.Auth | AuthSettings | None = None
     timeout_seconds: float | None = None
-    """A tool call's deadline; `None` keeps `Limits.tool_seconds`."""
+    """The deadline of a tool call; `None` keeps `Limits.tool_seconds`."""
     tls_verify: bool = True
     tls_authorities: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
     mode: str = "auto"
-    """Protocol version: `auto`, `legacy` or a revision (for servers that fail on negotiation)."""
+    """The protocol version: `auto`, `legacy` or a revision (for servers that fail on negotiation)."""
     range_strategy: str | None = None
     page_size_bytes: int | None = None
     in_flight: int | None = None

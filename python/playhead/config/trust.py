@@ -136,7 +136,7 @@ class Trust:
 
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     everything: bool = False
-    """`--trust`: use every file during this run."""
+    """True to use every file during this run (`--trust`)."""
     notice: Callable[[str], None] = lambda _: None
     """Called with a line about each file that is not used."""
     _answers: dict[Path, bool] = field(default_factory=dict, init=False)

@@ -1,8 +1,8 @@
 """The types of content blocks, one row each: the fields by which a block is parsed and validated.
 
-Both check the JSON types. Parsing accepts null for an optional field, and any string that can be encoded as
-UTF-8; a block that passes is valid to the SDK's types too, with the same values. Validation also checks the
-syntax of strings.
+Parsing and validation both check the JSON types. Parsing accepts null for an optional field, and any string
+that can be encoded as UTF-8; the SDK's types then accept the block, too, with the same values. Validation
+also checks the syntax of strings.
 
 A new type is a row here, its class in `content.types.KNOWN`, and its kind in `results.kinds.view_of`.
 """
@@ -19,7 +19,8 @@ from playhead.content.formats import base64_problem, mime_problem, quoted, time_
 JsonType = Literal["string", "integer", "number", "boolean", "object", "array"]
 Check = Callable[[object], bool]
 MOST_BYTES: Final = 2**53 - 1
-"""Largest size of a link: JSON parsers disagree about larger integers (RFC 8259, section 6)."""
+"""The largest size that a link may state. JSON parsers disagree about larger integers (RFC 8259, section
+6)."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -139,7 +140,7 @@ class BlockType:
     """One type. The first of its fields is essential: without it, a block is an `UnknownBlock`."""
 
     def __init__(self, *fields: Field, since: str | None) -> None:
-        """`since` is the revision that introduced it; None for a draft."""
+        """`since` is the revision that introduced the type; None for a draft."""
         self.fields = fields
         """The type's own fields, without the fields of every block (`COMMON`)."""
         self.since = since

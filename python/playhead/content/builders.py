@@ -318,11 +318,11 @@ _TEXT_TYPES: Final = frozenset(
         "application/yaml",
     }
 )
-"""Types of text outside `text/…`."""
+"""The MIME types of text outside `text/…`."""
 _NO_CHARSETS: Final = frozenset(
     {"idna", "mbcs", "oem", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
 )
-"""Python codecs that are never HTTP charsets; punycode takes time quadratic in the body."""
+"""The Python codecs that are never HTTP charsets. Punycode takes time quadratic in the body."""
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),

@@ -26,17 +26,18 @@ class Features:
 
     revision: str
     structured: bool
-    """`structuredContent`, as an object (2025-06-18)."""
+    """True if results have `structuredContent`, as an object (since 2025-06-18)."""
     structured_any: bool
-    """`structuredContent` of any type (2026-07-28)."""
+    """True if `structuredContent` may be of any type (since 2026-07-28)."""
     block_meta: bool
-    """`_meta` on blocks and embedded contents (2025-06-18); every revision allows it on a result."""
+    """True if blocks and embedded contents may have `_meta` (since 2025-06-18). Results may in every
+    revision."""
     last_modified: bool
-    """`annotations.lastModified` (2025-06-18)."""
+    """True if annotations may have `lastModified` (since 2025-06-18)."""
     icons: bool
-    """`icons` on links (2025-11-25)."""
+    """True if links may have `icons` (since 2025-11-25)."""
     result_type: bool
-    """`resultType` is required (2026-07-28)."""
+    """True if `resultType` is required (since 2026-07-28)."""
 
     @property
     def block_types(self) -> tuple[str, ...]:

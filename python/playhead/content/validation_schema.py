@@ -44,7 +44,7 @@ class BoundError(Exception):
 
 
 class Budget:
-    """Remaining budget of one check."""
+    """The remaining budget of one check."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -1,14 +1,13 @@
 """Decoders of the extra `formats`, on PyAV: Opus and FLAC in Ogg, AAC (ADTS), MP4 with AAC or ALAC, WebM.
 
-FFmpeg's demuxer reads MP4 and WebM through a file on the source. Ogg and ADTS are cut into packets here: its
-Ogg demuxer reads the end of a stream first, and its ADTS demuxer only estimates times.
+FFmpeg's demuxer reads MP4 and WebM through a file on the source. Ogg and ADTS are cut into packets here,
+because FFmpeg's Ogg demuxer reads the end of a stream first, and its ADTS demuxer only estimates times.
 
-A codec needs a run-up after a seek: Opus converges within 80 ms (RFC 7845, section 4.6) and gives equal
-samples after a second, AAC overlaps one frame and gets three. AAC with noise substitution draws noise
-from a state that no run-up restores: that noise differs after a seek.
+A codec needs a run-up after a seek. Opus converges within 80 ms (RFC 7845, section 4.6), and gives equal
+samples after a second. AAC overlaps one frame, and gets three. AAC with noise substitution draws noise from a
+state that no run-up restores, so that noise differs after a seek.
 
-The containers differ in how packets are cut and timed. They share the codec, the run-up and the import of
-PyAV, which costs 0.2 s and must stay in one lazy module.
+All containers are in this file because the import of PyAV, which costs 0.2 s, must stay in one lazy module.
 """
 
 from __future__ import annotations
@@ -29,25 +28,26 @@ from playhead._core import OggPage, OggReader
 from playhead.content.audio import AudioFormat
 from playhead.content.coded_frames import ADTS_BYTES, adts_frame
 from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
+from playhead.playback.byte_rate import ByteRate
 from playhead.playback.containers.adts import AAC_RUN_UP, AdtsLocator
 from playhead.playback.containers.flac import flac_info
 from playhead.playback.containers.mp4 import Mp4Tables
 from playhead.playback.containers.ogg import page_before
 from playhead.playback.decoder_source import MOST_HEADER_BYTES, STEP_BYTES, DecoderSource
-from playhead.playback.formats import ByteRate, PcmFormat, SampleFormat, require_playable
-from playhead.playback.seek_index import SeekPoint
+from playhead.playback.formats import PcmFormat, SampleFormat, require_playable
+from playhead.playback.seek_search import SeekPoint
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 READ_BYTES = 16 * 1024
-"""Bytes that a demuxer asks for at once: little is read before the first audio."""
+"""The bytes that a demuxer asks for at once: few, so that little is read before the first audio."""
 CODECS = ("aac", "alac", "flac", "libopus", "mp3", "mp3float", "opus", "vorbis")
-"""FFmpeg's decoders that may run: a file can name hundreds more, which are rarely used and tested less."""
+"""FFmpeg's decoders that may run. A file can name hundreds more, which are rarely used and tested less."""
 _OPUS_RUN_UP = 48_000
 _RUN_UPS = {"opus": _OPUS_RUN_UP, "libopus": _OPUS_RUN_UP, "alac": 0, "flac": 0}
 _OPUS_STEP = 120
-"""Samples of 2.5 ms at 48 kHz, which Opus always has."""
+"""The samples of Opus's shortest frame: 2.5 ms at 48 kHz, which is Opus's rate."""
 
 _ENCODINGS = {AudioFormat.MP4: "mov", AudioFormat.WEBM: "matroska"}
 
@@ -67,14 +67,14 @@ class _Packets(ABC):
 
     @abstractmethod
     def decode(self) -> list[tuple[AudioFrame, int]] | None:
-        """Return the next frames, maybe none yet; None at the end."""
+        """Return the next frames, perhaps none yet; None at the end."""
 
     @abstractmethod
     def seek(self, frame: int) -> None:
         """Continue far enough before `frame` for it to be decoded correctly."""
 
     def close(self) -> None:  # noqa: B027 - only a container has something to free
-        """Close the file, if there is one."""
+        """Close the file, if any."""
 
 
 class AvDecoder:
@@ -135,7 +135,7 @@ class AvDecoder:
                     bytes(part.planes[0])[: part.samples * self.format.frame_bytes]
                     for part in self._resampler.resample(frame)
                 )
-            # Drop the run-up before the beginning, or before the target of a seek. After a gap drop nothing.
+            # Drop the samples before the position: the run-up of the beginning or of a seek.
             end = self._packets.end_frame
             stop = len(pcm) if end is None else max(0, end - begin) * self.format.frame_bytes
             pcm = pcm[max(0, self.position_frames - begin) * self.format.frame_bytes : stop]
@@ -232,7 +232,7 @@ class _File(io.RawIOBase):
         self.tables = Mp4Tables()
         self.taken_bytes = 0
         self.is_open = False
-        """The headers are read."""
+        """True once the headers were read."""
 
     def readable(self) -> bool:
         return True
@@ -369,7 +369,7 @@ class _Container(_Packets):
         except av.FFmpegError:
             if not packet.size or packet.pos is None or not self._file.is_end(packet.pos + packet.size):
                 raise
-            self.lacks_end = True  # half a packet: the file is cut short
+            self.lacks_end = True  # the last packet is incomplete, so the file is cut short
             return None
         self._file.is_open |= bool(frames)
         if self._pre_skip is not None and packet.pts is not None and packet.size:
@@ -377,7 +377,8 @@ class _Container(_Packets):
         return [(frame, self._place(frame)) for frame in frames]
 
     def _opus_place(self, packet: av.Packet[av.AudioStream], frame: AudioFrame) -> int:
-        """WebM states times in milliseconds; Opus packets are whole multiples of 2.5 ms apart."""
+        """Return the number of the frame's first PCM frame. WebM states times in milliseconds, and Opus
+        packets are whole multiples of 2.5 ms apart, so the time is rounded to such a multiple."""
         assert packet.pts is not None
         assert self._unit is not None
         assert self._pre_skip is not None

@@ -31,10 +31,11 @@ USER = "user"
 ANNOUNCEMENT = "announcement"
 """The duck of `Player.announce`."""
 STOP_FADE_SECONDS = 0.03
-"""The fade of a stop: long enough not to click, and short compared with the 100 ms that a stop may take."""
+"""The length of the fade of a stop: long enough not to click, and short compared with the 100 ms that a stop
+may take."""
 STOP_SECONDS = 0.09
-"""Limits the time that `halt` takes; 100 ms feel immediate. Tasks and threads that are not done by then end
-by themselves in the player's nursery, silently."""
+"""Limits the time that `halt` takes, because 100 ms feel immediate. Tasks and threads that take longer end
+silently in the player's nursery."""
 FADE_OUT_SECONDS = 0.065
 """Limits the part of `STOP_SECONDS` that is spent on the fade. The device takes it with its next callback, a
 period later."""
@@ -57,7 +58,7 @@ class SinkRun(PcmSequence):
         self._scope = trio.CancelScope()
 
     def start(self, item: Item, buffer: PcmBuffer) -> None:
-        """Append the buffer of `item`, which has started; the item before it is over."""
+        """Append the buffer of `item`, which has started after the end of the previous item."""
         self.items.append(item)
         self.append(buffer)
 
@@ -82,19 +83,19 @@ class SinkRun(PcmSequence):
             self.finished.set()
 
     def on_next(self) -> None:
-        """End the previous item: the sink asks for the next buffer, so it is done with that one."""
+        """End the previous item, because the sink asks for the next buffer."""
         if self._has_asked and self.items:
             self.items.popleft().leave_sink()
         self._has_asked = True
 
 
 class PlaybackController:
-    """The queue with its current and its upcoming item; `Player` is the public interface.
+    """The queue with its current and its upcoming item. `Player` is the public interface.
 
-    The upcoming item is opened once the current one has ten seconds left, and waits for its start. Once the
-    current one is decoded to its end, their buffers are linked if they have the same format: a device goes on
-    with the next sample, without the player. While items change, only `halt` has checkpoints, so that no
-    other task sees a moment between two items without a current one.
+    The upcoming item is opened once the current item has ten seconds left, and waits for its start. Once the
+    current item is decoded to its end, the buffers of both are linked if they have the same format, so that a
+    device goes on with the next sample, without the player. While items change, only `halt` has checkpoints,
+    so that no other task sees the moment between two items in which none is current.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class PlaybackController:
         self.first_error: Exception | None = None
         self.last_error: Exception | None = None
         self._failures = 0
-        """Items that failed, one after another."""
+        """The number of items that have failed in a row."""
         self._upcoming: Item | None = None
         self._linked: PcmBuffer | None = None
         """The last buffer that was linked behind the current item's, if any."""
@@ -219,11 +220,12 @@ class PlaybackController:
         """Silence the current item, and end it within `STOP_SECONDS`, even if its task is not done by
         then."""
         ending = self._items()
-        if not keep_upcoming or self.queue.repeat is Repeat.ONE:  # with ONE it is the current one again
+        # With `Repeat.ONE` the upcoming item is the current one once more, so it is stopped, too.
+        if not keep_upcoming or self.queue.repeat is Repeat.ONE:
             self._upcoming = None
         elif self._upcoming is not None:
             ending.remove(self._upcoming)
-        # An item that starts while this waits gets a call of the sink of its own.
+        # An item that starts while this waits begins another run of the sink.
         run, self._run = self._run, None
         try:
             with trio.move_on_after(STOP_SECONDS):

@@ -1,9 +1,9 @@
 """Decoders of a stream that is still arriving: miniaudio's for MP3, FLAC and WAV, and raw samples.
 
 miniaudio's `stream_any` needs the rate and channels before it has seen the stream, and resamples to them.
-Playhead keeps the file's own unless it is told others (the device resamples once, if it must; a wave file and
-a hash equal a local decode), so this module calls the same three functions of miniaudio's C interface itself:
-rate 0 and channels 0 mean "the file's own".
+Playhead decodes to the file's own rate unless it is given another, so that the device resamples once at most,
+and a wave file equals a local decode. So this module calls the three functions of miniaudio's C interface
+itself, with rate 0 and channels 0, which mean "the file's own".
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import miniaudio
 from playhead._core import Dither
 from playhead.content.audio import SNIFF_BYTES, AudioFormat
 from playhead.errors import DecodeError, PlaybackError, SeekError, UnsupportedFormatError
+from playhead.playback.byte_rate import ByteRate
 from playhead.playback.containers.flac import FlacLocator
 from playhead.playback.containers.mpeg import MpegLocator
 from playhead.playback.containers.wav import WavLocator
@@ -30,19 +31,15 @@ from playhead.playback.decoder_source import (
     DecoderSource,
 )
 from playhead.playback.formats import (
-    EXTRA_DECODED,
     FIRST_FRAMES,
     LARGE_PIECE_SECONDS,
     PIECE_FRAMES,
-    ByteRate,
-    Identified,
     PcmFormat,
-    RawPcm,
     SampleFormat,
-    identify,
     require_playable,
 )
-from playhead.playback.seek_index import Locator
+from playhead.playback.identification import EXTRA_DECODED, Identified, RawPcm, identify
+from playhead.playback.locator import Locator
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -50,15 +47,15 @@ if TYPE_CHECKING:
 _ffi, _lib = miniaudio.ffi, miniaudio.lib
 
 MP3_LOOKAHEAD_BYTES = 20 * 1024
-"""Bytes that the MP3 decoder reads before it keeps pace with the audio: 16 KiB, which it holds while bytes
-follow, and two steps."""
+"""The bytes that the MP3 decoder reads before it keeps pace with the audio: the 16 KiB that it holds until
+the end, and two steps."""
 SEARCH_BYTES = {AudioFormat.MP3: 512 * 1024}
-"""Limit of the search for the first audio. MPEG audio has almost no signature, so noise and error pages must
-end here."""
+"""Limits the bytes in which to search for the first audio. MPEG audio has almost no signature, so the search
+through noise or an error page must end here."""
 WAVE_HEAD_BYTES = 4096
-"""Bytes of a WAV in which to look for the size of its data: as many as its first audio needs."""
+"""The bytes of a WAV in which to look for the size of its data: as many as its first audio needs."""
 WAVE_FORMAT_BYTES = 1 << 16
-"""Bytes of a WAV in which to look for its format, if it is not at the very beginning: broadcast recorders
+"""The bytes of a WAV in which to look for its format if it is not at the very beginning. Broadcast recorders
 write chunks of a few kilobytes before it."""
 
 MINIAUDIO_SAMPLES = {
@@ -129,7 +126,8 @@ def naming(title: str) -> Iterator[None]:
     try:
         yield
     except PlaybackError as error:
-        # Not a new error: the decoder may raise this one again, and a new one would keep its frames alive.
+        # Change this error, because the decoder may raise it again, and a new one would keep its frames
+        # alive.
         if not str(error).startswith(f"{title!r}: "):
             error.args = (f"{title!r}: {error}",)
         raise
@@ -166,7 +164,7 @@ def open_decoder(
 
 
 class NativeDecoder:
-    """A decoder of miniaudio's C interface on a source, whose `read` and `seek` it calls."""
+    """A decoder of miniaudio's C interface. It calls `read` and `seek` of its source."""
 
     def __init__(self, source: miniaudio.StreamableSource) -> None:
         self._handle = _ffi.new_handle(source)  # C holds no reference to it
@@ -177,7 +175,8 @@ class NativeDecoder:
     def start(
         self, encoding: miniaudio.FileFormat, sample: SampleFormat, *, channels: int = 0, rate_hz: int = 0
     ) -> int:
-        """Open it at the source's position; 0 takes the file's own value. Return miniaudio's result."""
+        """Open the decoder at the source's position, and return miniaudio's result. 0 means the file's own
+        value."""
         config = _lib.ma_decoder_config_init(MINIAUDIO_SAMPLES[sample].value, channels, rate_hz)
         config.encodingFormat = encoding.value
         result: int = _lib.ma_decoder_init(
@@ -193,13 +192,14 @@ class NativeDecoder:
         return result
 
     def read(self, buffer: object, most_frames: int) -> tuple[int, int]:
-        """Decode into `buffer`, of the C interface; return the number of frames and miniaudio's result."""
+        """Decode into `buffer`, an array of the C interface. Return the number of frames and miniaudio's
+        result."""
         self._frames_read[0] = 0
         result = _lib.ma_decoder_read_pcm_frames(self._decoder, buffer, most_frames, self._frames_read)
         return self._frames_read[0], result
 
     def close(self) -> None:
-        """Free it. Idempotent."""
+        """Free the decoder. Idempotent."""
         if self.is_open:
             self.is_open = False
             _lib.ma_decoder_uninit(self._decoder)
@@ -208,7 +208,7 @@ class NativeDecoder:
 class MiniaudioDecoder:
     """One of miniaudio's decoders for MP3, FLAC and WAV on a source.
 
-    A seek starts it anew where its locator says, and drops all audio before the wanted frame.
+    A seek opens the decoder again where its locator says, and drops all audio before the wanted frame.
     """
 
     lacks_end = False
@@ -259,7 +259,7 @@ class MiniaudioDecoder:
         self.position_frames = 0
         self.position_is_exact = True
         self._end_frames: int | None = None
-        """End of the audio, if this decoder would not stop there by itself."""
+        """The end of the audio, if the decoder would not stop there by itself."""
         self._dither: Dither | None = None
         self._make_buffer()
 
@@ -270,12 +270,13 @@ class MiniaudioDecoder:
         self._buffer = _ffi.new("int8_t[]", self._large_frames * self._frame_bytes)
 
     def convert(self, format: PcmFormat) -> bool:
-        """Decode to another rate, before the first `read`. Returns False, and changes nothing, if this is not
-        a decoder for it.
+        """Decode to another rate, before the first `read`. Returns False, and changes nothing, if
+        `PcmConverter` has to convert.
 
-        miniaudio tells the file's own rate, by which its places are found, only if it does not convert; so it
-        opens the file once more. Its converter is exact in floats only: in 16 bits it adds 12 dB of noise to
-        quiet music. A WAV gains nothing: it is what `PcmConverter` decodes.
+        The file is opened once more, because miniaudio tells the file's own rate, which the locator needs,
+        only if it does not convert. The conversion is done in floats, because in 16 bits it adds 12 dB of
+        noise to quiet music. A WAV is not converted here: it would gain nothing, because `PcmConverter`
+        decodes WAVs.
         """
         if self._encoding is miniaudio.FileFormat.WAV or format.rate_hz == self._own_hz:
             return False
@@ -376,7 +377,7 @@ class MiniaudioDecoder:
         self._frames = FIRST_FRAMES
 
     def _converted(self, own_frame: int) -> int:
-        """The number of the file's frame `own_frame` at the rate of `format`."""
+        """Return the number of the file's frame `own_frame` at the rate of `format`."""
         return own_frame * self.format.rate_hz // self._own_hz
 
     @property

@@ -9,71 +9,35 @@ forward for the others, and *raises* if it cannot: the wrapper turns only an exc
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import miniaudio
 
-from playhead.errors import ClosedError, DecodeError, PlayheadError, SeekError, UnsupportedFormatError
+from playhead.errors import ClosedError, PlayheadError, SeekError, UnsupportedFormatError
 from playhead.limits import DEFAULT_LIMITS
+from playhead.playback.decoding_time import DecodingTime
 from playhead.playback.formats import LARGE_PIECE_SECONDS
 from playhead.stream.source import Reader
 
 STEP_BYTES = 2048
-"""Bytes that a decoder gets per read, and no fewer before the end. No more: the MP3 decoder requests 64 KiB,
-and starts from 6,189 bytes if it gets them in steps of 2 KiB. No fewer: it gives up on a frame in tiny
-pieces, and the FLAC decoder loses bytes if a step is not a multiple of 8."""
+"""The number of bytes that a decoder gets per read, except at the end. With larger steps the MP3 decoder,
+which requests 64 KiB, would start later: now it needs 6,189 bytes. With smaller steps it gives up on a frame,
+and the FLAC decoder loses bytes if a step is not a multiple of 8."""
 LARGE_STEP_BYTES = 4096
-"""The same for a large piece of audio: each step takes the GIL. No more: the bytes in a decoder blur its
-measured rate, and the start gate relies on that."""
+"""The number of bytes per read while a decoder decodes a large piece of audio, because each read takes the
+GIL. Larger steps would distort the measured byte rate, which the start gate uses."""
 WHOLE_STEP_BYTES = 1 << 20
-"""Covers each request of the WAV decoder (4096 frames), which loses partial frames."""
+"""The number of bytes per read of the WAV decoder: more than it requests (4096 frames), because it loses
+partial frames."""
 TAKE_BYTES = 64 * 1024
-"""Most bytes taken from the reader at once; this never waits for more than is available."""
+"""Limits the bytes to take from the reader at once. The source never waits for more than is available."""
 MOST_HEADER_BYTES = 16 * 1024 * 1024
-"""Most bytes without audio, for formats with a signature: headers may have a cover picture."""
+"""Limits the bytes before the first audio, for formats with a signature. Headers may have a cover picture."""
 REMEMBERED_BYTES = 128 * 1024
-"""Distance that a decoder may seek back before the first audio."""
+"""The distance that a decoder may seek back before the first audio."""
 SEEK_BYTES = 128 * 1024
-"""Skips of this many bytes and more become a seek of the reader, if it can seek: a cover picture is then
-never fetched. Shorter skips would gain less than the round trip of new reads costs."""
-DECODE_SECONDS = 1.5
-"""CPU time that a decoder may take before its first audio, and for each second of audio: a hundred times what
-music needs. One call into C may add half a second."""
-
-
-class DecodingTime:
-    """CPU time of a decoder's thread, compared with the audio that it gives.
-
-    It is checked when the decoder reads bytes, because nothing can interrupt a call into C, and only at every
-    eighth read, because asking for the time costs as much as the read.
-    """
-
-    def __init__(self) -> None:
-        self._spent_seconds = 0.0
-        self._checks = 0
-        self._since = time.thread_time()
-
-    def resume(self) -> None:
-        """Count from now on, in this thread."""
-        self._since = time.thread_time()
-
-    def check(self) -> None:
-        """Raise `DecodeError` if the decoder took too long for its audio."""
-        self._checks += 1
-        if self._checks % 8:
-            return
-        now = time.thread_time()
-        self._spent_seconds += now - self._since
-        self._since = now
-        if self._spent_seconds > DECODE_SECONDS:
-            raise DecodeError(
-                f"expected at most {DECODE_SECONDS:g} s of CPU time per second of audio, got a file that"
-                " takes longer: it is damaged or hostile"
-            )
-
-    def add_audio(self, seconds: float) -> None:
-        self._spent_seconds = max(0.0, self._spent_seconds - DECODE_SECONDS * seconds)
+"""The shortest skip for which the reader seeks, if it can, so that a cover picture is never fetched. With a
+shorter skip, the round trip of new reads would cost more than it saves."""
 
 
 class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniaudio has no types
@@ -92,7 +56,8 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self.on_read: Callable[[int, bytes], None] = lambda offset, chunk: None
         """Called with the bytes that a decoder reads of the stream, and their offset."""
         self.keeps_waiting: Callable[[], bool] = lambda: False
-        """Called after an interrupt: True if a seek that is already done caused it."""
+        """Called after an interrupt. Returns True if the seek that caused it is already done, so that reading
+        goes on."""
         self.time = DecodingTime()
         self.step_bytes = STEP_BYTES
         self.search_bytes = REMEMBERED_BYTES
@@ -102,7 +67,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._memory_start = 0
         self._position = 0
         self._shift = 0
-        """Add it to a position here for the offset in the stream: not 0 after `restart`."""
+        """The offset in the stream of position 0. It changes with each `restart`."""
         self._prefix_bytes = 0
         self.restarts = 0
         self._searching = True
@@ -121,7 +86,8 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     @property
     def broken(self) -> Exception | None:
-        """`failure`, or the error that follows the bytes in hand: the cause if a decoder lacks bytes."""
+        """`failure`, or the error that follows the bytes in hand. It is the cause if a decoder lacks
+        bytes."""
         return self.failure or self._deferred
 
     @property
@@ -156,7 +122,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     @property
     def is_at_end(self) -> bool:
-        """Everything was read."""
+        """True once everything was read."""
         return self._ended and not self.ahead_bytes
 
     @property
@@ -166,14 +132,14 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     @property
     def free_range(self) -> tuple[int, int]:
-        """The offsets (first, last) to which `restart` reads nothing anew."""
+        """The offsets (first, last) between which `restart` needs no new reads."""
         first, last = self._reader.buffered_range
         start = max(self._memory_start, self._prefix_bytes) + self._shift
         end = self._memory_start + len(self._memory) + self._shift
         return (start, end) if first == last else (min(first, start), max(last, end))
 
     def restart(self, offset: int, prefix: bytes = b"") -> None:
-        """Begin anew at an offset of the stream, for another decoder: it reads `prefix` first.
+        """Start again at an offset of the stream, for another decoder, which reads `prefix` first.
 
         Raises `SeekError`, and changes nothing, if the stream cannot continue there, and the stream's own
         error if it is broken.
@@ -203,7 +169,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._forget()
 
     def discard_errors(self) -> None:
-        """Forget the errors so far: their frames hold this source, in a cycle."""
+        """Drop the errors so far, whose frames hold this source in a cycle."""
         for error in (self.error_in_readcallback, self._deferred):
             if isinstance(error, ClosedError):
                 error.__traceback__ = None  # the reader's pipe holds that error itself
@@ -276,17 +242,18 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         """Return True, or raise if the seek is not possible (see this file's header)."""
         if origin is miniaudio.SeekOrigin.END:
             if offset == 0:
-                return True  # looking for trailing tags: the decoder seeks back before it reads
+                return True  # the decoder looks for trailing tags, and seeks back before it reads
             raise _CannotSeekError
         target = offset if origin is miniaudio.SeekOrigin.START else self._position + offset
-        # A WAV's chunk of 2 ** 63 bytes is skipped in steps of 2 ** 31, of which one may pass the end.
+        # A WAV with a chunk of 2 ** 63 bytes is skipped in steps of 2 ** 31. Stop once such a step begins at
+        # the end.
         is_lost = target > DEFAULT_LIMITS.stream_bytes or (target > self._position and self.is_at_end)
         if target < self._memory_start or is_lost:
             raise _CannotSeekError
         try:
             self.time.check()
             self._skip_to(target)
-        except Exception as error:  # whatever a reader raises: the wrapper drops it
+        except Exception as error:  # the wrapper drops every error, so save it
             self.error_in_readcallback = error
             raise
         return True
@@ -294,7 +261,8 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
     # -------------------------------------------------------------------------------------------------
 
     def _fill(self, wanted_bytes: int) -> None:
-        """Fill the memory to `wanted_bytes` ahead, or to the end. Bytes ahead are read before an error."""
+        """Read from the reader until `wanted_bytes` are ahead, or to the end. An error is raised only once
+        the bytes before it were read."""
         if self._deferred is not None and not self.ahead_bytes:
             raise self._deferred
         while self.ahead_bytes < wanted_bytes and self.read_ahead():
@@ -322,7 +290,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._position = target
 
     def _forget(self) -> None:
-        """Drop the bytes that no seek needs: once there was audio, all that were read."""
+        """Drop the bytes that no seek needs. After the first audio these are all bytes that were read."""
         behind = self._position - self._memory_start
         keep_bytes = REMEMBERED_BYTES if self._searching else 0
         # Dropping moves the rest, so it waits until as much is dropped as stays.

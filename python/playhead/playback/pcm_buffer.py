@@ -29,31 +29,35 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 BUFFER_SECONDS = 1.25
-"""PCM between the decoder and the sink. A decoder writes up to a fifth of it in one piece
-(`LARGE_PIECE_SECONDS`). The rest outlasts the worst pause of a busy process: a full garbage collection among
-256 players holds the GIL for 0.4 s and more, and then all of them decode. It also covers a slow start of the
-next item's server. 256 KiB at 48 kHz; most of the buffering is done by the byte pipe."""
+"""The room for PCM between the decoder and the sink: 256 KiB at 48 kHz. A decoder writes up to a fifth of it
+in one piece (`LARGE_PIECE_SECONDS`). The rest outlasts the worst pause of a busy process: a full garbage
+collection among 256 players holds the GIL for 0.4 s and more, and then all of them decode. Most of the
+buffering is done by the byte pipe."""
 DECODED_SECONDS = 0.2
-"""The gate opens once this much is decoded: five periods of a device. When a sink started with the first
-piece alone (23 ms), it ran dry before the second whenever the processors were busy: 64 players that started
-at once on two cores had 3 to 17 underruns. Decoding 0.2 s takes a millisecond or two."""
+"""The audio that must be decoded before the start gate opens: five periods of a device. A sink that started
+with the first piece alone (23 ms) ran dry before the second whenever the processors were busy: 64 players
+that started at once on two cores had 3 to 17 underruns. Decoding 0.2 s takes a millisecond or two."""
 _MIN_PIPE_FRAMES = 2 * PIECE_FRAMES
-"""Limits the room from below, for high sample rates: one piece is written while the sink takes another."""
+"""The least room, so that one piece can be written while the sink takes another, even if `seconds` are
+few."""
 _SPARE_FRAMES = PIECE_FRAMES
-"""Room reserved for the first piece after a seek. So the new audio is in the pipe when the sink skips the old
-audio, and the device gets both fades in one period."""
+"""The room that is reserved for the first piece after a seek. The new audio is then in the pipe when the sink
+skips the old audio, so that the device gets both fades in one period."""
 FADE_SECONDS = 0.01
-"""Fade before and after a pause, and the ramp of a change of volume: too short to be noticed, long enough not
-to click."""
+"""The length of the fade before and after a pause, and of a change of volume: too short to be noticed, long
+enough not to click."""
 SEEK_FADE_SECONDS = 0.005
-"""Fade before and after a seek."""
+"""The length of the fade before and after a seek."""
 Latency: TypeAlias = Literal["deep", "low"]
-"""The device's own buffer: as deep as a busy machine needs, or shallow, so that calls are heard sooner."""
+"""The depth of the device's own buffer: as deep as a busy machine needs, or low, so that commands are heard
+sooner."""
 
 
 class BufferPhase(Enum):
+    """The phase of a buffer."""
+
     FILLING = "filling"
-    """Held back: not enough in hand to start."""
+    """Audio is held back, because not enough is in hand to start."""
     READY = "ready"
     """Enough is in hand; the sink has not taken any of it yet."""
     PLAYING = "playing"
@@ -61,7 +65,7 @@ class BufferPhase(Enum):
     DRAINING = "draining"
     """A sink's own thread takes audio as fast as it is decoded."""
     DRY = "dry"
-    """Held back: a callback got nothing, and not enough is in hand to continue."""
+    """Audio is held back, because a callback got nothing, and not enough is in hand to continue."""
     ENDED = "ended"
     """The sink has taken the last frame."""
     CLOSED = "closed"
@@ -133,9 +137,11 @@ class PcmBuffer:
         await self._ready.wait()
 
     async def wait_change(self) -> None:
-        """Wait until the phase of this or of the mixed-in buffer changes, or a pause begins or ends: for a
-        sink, after a `fill` of less than its room. It may end for a change that the `fill` knew: try
-        again."""
+        """Wait until the phase of this or of the mixed-in buffer changes, or a pause begins or ends.
+
+        A sink calls this after a `fill` of less than its room. It may also return for a change before that
+        `fill`, so call `fill` again.
+        """
         await self._changed.wait()
 
     def fill(self, out: Buffer) -> int:
@@ -150,10 +156,10 @@ class PcmBuffer:
         return audio_bytes
 
     def take(self, out: Buffer) -> int:
-        """Block until there is audio, and put it into `out`, for a sink's own thread.
+        """Block until there is audio, and put it into `out`. For a sink with a thread of its own.
 
-        Returns the bytes of audio; 0 is the end. The mixed-in buffer comes first, between two pieces: this
-        buffer may be paused, or its audio without an end.
+        Returns the bytes of audio; 0 is the end. The audio of the mixed-in buffer comes first, between two
+        pieces of this one, because this buffer may be paused or endless.
 
         Raises `ClosedError` when the player stopped, and the error that broke the stream, after the audio
         before it. In both cases, drop the output so far.
@@ -211,7 +217,7 @@ class PcmBuffer:
             self._settle_soon()
 
     def seek(self, frame: int) -> bool:
-        """Discard everything that was written; the next bytes written begin with `frame`.
+        """Discard everything that was written. The next bytes to be written begin with `frame`.
 
         The sink fades the old audio out and the new audio in, 5 ms each. The gate closes, and
         `position_frames` is `frame` immediately. For the decoder's thread; a seek after `finish` allows
@@ -246,22 +252,22 @@ class PcmBuffer:
 
     @property
     def closed(self) -> bool:
-        """The player stopped."""
+        """True once the player has stopped."""
         return self.phase is BufferPhase.CLOSED
 
     @property
     def over(self) -> bool:
-        """The sink takes no more audio of this buffer: it has ended or was closed."""
+        """True if the sink takes no more audio of this buffer, because it has ended or was closed."""
         return self.phase in (BufferPhase.ENDED, BufferPhase.CLOSED)
 
     @property
     def ended(self) -> bool:
-        """The sink has taken the last frame."""
+        """True once the sink has taken the last frame."""
         return self.phase is BufferPhase.ENDED
 
     @property
     def paused(self) -> bool:
-        """True while the listener pauses it, in any phase."""
+        """True while the listener pauses the buffer, in any phase."""
         return self.playout.paused
 
     @property
@@ -322,13 +328,13 @@ class PcmBuffer:
         self.playout.set_duck(gain, ramp_frames=frames if self.frames else 0)
 
     def interrupt(self) -> None:
-        """Make one `wait_room` of the decoder's thread return False: the present one, or the next that would
-        block. From any thread."""
+        """Make one `wait_room` of the decoder's thread return False: the current call, or the next one that
+        would block. From any thread."""
         self.playout.interrupt()
 
     def fade_out(self, seconds: float) -> None:
-        """Close the buffer once the sink has taken a fade of `seconds` by its next calls of `fill`;
-        immediately if nothing of it is heard."""
+        """Fade out over `seconds`, and close the buffer once the sink has taken the fade. Close it at once if
+        nothing of it is heard."""
         self.playout.stop(fade_frames=int(seconds * self.format.rate_hz))
         self.fades_out = not self.closed
         self.settle()
@@ -365,7 +371,7 @@ class PcmBuffer:
 
     @property
     def buffered_seconds(self) -> float:
-        """Audio that the sink will take."""
+        """The audio that the sink will take."""
         return self.playout.buffered_bytes / self.format.bytes_per_second
 
     def settle(self) -> None:
@@ -384,7 +390,7 @@ class PcmBuffer:
         if phase is not BufferPhase.FILLING or has_overlay:
             self._ready.set()
         if phase is BufferPhase.CLOSED:
-            self.playout.close()  # wakes writers and takers: the end of a fade in a callback does not
+            self.playout.close()  # wakes writers and takers, which the end of a fade in a callback does not
         self._changed.set()
         self._changed = trio.Event()
         self._on_change()
@@ -402,7 +408,7 @@ class PcmSequence:
 
     def __init__(self, *buffers: PcmBuffer, is_open: bool = False) -> None:
         self.is_open = is_open
-        """More may be appended."""
+        """True if more buffers may be appended."""
         self._waiting = deque(buffers)
         self._changed = trio.Event()
         for before, following in pairwise(buffers):
@@ -413,12 +419,13 @@ class PcmSequence:
         self._changed.set()
 
     def end(self) -> None:
-        """Nothing follows."""
+        """Record that no buffer follows."""
         self.is_open = False
         self._changed.set()
 
     def on_next(self) -> None:
-        """A subclass overrides it: the sink asks for the next buffer, so it is done with the last one."""
+        """Called when the sink asks for the next buffer, and so is done with the last one. A subclass
+        overrides it."""
 
     def __aiter__(self) -> Self:
         return self

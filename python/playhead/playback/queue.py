@@ -43,7 +43,7 @@ class Queue:
         return None if following is None else self._items[following]
 
     def following_index(self, *, by_call: bool = False) -> int | None:
-        """The index that `forward` goes to; None at the end."""
+        """Return the index that `forward` goes to; None at the end."""
         if self.repeat is Repeat.ONE and self.index is not None and not by_call:
             return self.index
         following = 0 if self.index is None else self.index + 1

@@ -21,7 +21,7 @@ class Status(StrEnum):
     IDLE = "idle"
     """Nothing was played yet, or the queue is over and its last item ended normally."""
     BUFFERING = "buffering"
-    """Waiting until enough is in hand, before the first audio or after running dry."""
+    """The player waits until enough is in hand, before the first audio or after running dry."""
     PLAYING = "playing"
     PAUSED = "paused"
     STOPPED = "stopped"
@@ -62,7 +62,8 @@ class PlayerState:
     duration_seconds: float | None = None
     """None if the stream's header does not contain it."""
     truncated: bool = False
-    """The stream ended early: its container announces more, or lacks the mark of its end. See `finding`."""
+    """True if the stream ended early: its container announces more, or lacks the mark of its end. See
+    `finding`."""
     buffered_seconds: float = 0.0
     """Decoded and not yet taken, without the undecoded bytes of the reader."""
     underruns: int = 0
@@ -107,7 +108,7 @@ class ItemStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChange:
-    """The status changed, or the volume did."""
+    """The status or the volume has changed."""
 
     state: PlayerState
 

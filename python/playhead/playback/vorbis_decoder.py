@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING
 
 from playhead._core import VorbisStream
 from playhead.errors import DecodeError, UnsupportedFormatError
+from playhead.playback.byte_rate import ByteRate
 from playhead.playback.containers.ogg import page_before
 from playhead.playback.decoder_source import MOST_HEADER_BYTES, STEP_BYTES
-from playhead.playback.formats import (
-    FIRST_FRAMES,
-    LARGE_PIECE_SECONDS,
-    PIECE_FRAMES,
-    ByteRate,
-    PcmFormat,
-)
-from playhead.playback.seek_index import SeekPoint, not_ready
+from playhead.playback.formats import FIRST_FRAMES, LARGE_PIECE_SECONDS, PIECE_FRAMES, PcmFormat
+from playhead.playback.header_parser import not_ready
+from playhead.playback.seek_search import SeekPoint
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
@@ -43,7 +39,7 @@ class VorbisDecoder:
         self._silent_bytes = 0
         """Bytes since the last audio."""
         self._is_behind_end = False
-        """The stream was restarted behind its last page."""
+        """True if the stream was restarted behind its last page."""
         source.audio_began()  # nothing here seeks back
         self._ahead = self._decode(FIRST_FRAMES)
         """Decoded, and not read yet."""

@@ -1,17 +1,15 @@
 """Split a `text/event-stream` body (HTML standard, section 9.2) into the messages in it.
 
-Theory of operation. Add received bytes with `feed`, and call `next_event` until it returns None ("not yet").
-It returns the data of each event in the classes of `framing`, as if it were a line. Any chunking of the same
-bytes gives the same events. No clock, no connection, no JSON: data is bytes, so invalid data spoils only its
-own event.
+Add received bytes with `feed`, and call `next_event` until it returns None, which means "not yet". The data
+of each event is returned in the classes of `framing`, as if it were a line. Any chunking of the same bytes
+gives the same events. The data stays bytes: invalid JSON or UTF-8 in one event does not affect the others.
 
 * A line ends with CR, LF or both. A byte order mark at the start of the stream is skipped. An event that is
   unfinished at the end of the stream is dropped.
-* Only events of the type `message`, the default, are delivered, unless `every_type` is set; one without data
-  only names an id.
-* The data of one event is at most `max_bytes`. A longer event is reported once, and the rest of it is
-  skipped. If it never ends (`EndlessLine`), so does the stream: nothing more is parsed.
-* The value of any other field is at most `FIELD_BYTES`; a line with a longer one is ignored.
+* Only events of the type `message`, the default, are delivered, unless `every_type` is set. An event without
+  data is not delivered, but its id counts.
+* The data of one event is at most `max_bytes`. A longer event is reported once, and its rest is skipped. If
+  an event is too long even for that (`EndlessLine`), nothing more is parsed.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ from playhead.limits import KIB
 from playhead.protocol.framing import ENDLESS_FACTOR, Assembly, EndlessLine, LineEvent
 
 HEAD_BYTES: Final = 256
-"""The length of an event's data at which it is announced (`LongLine`), so that the caller may skip it. Most
-servers write the id in the first 60 bytes."""
+"""The length of an event's data at which the caller gets its beginning (`LongLine`) and may skip the rest.
+Most servers write the id in the first 60 bytes."""
 FIELD_BYTES: Final = 4 * KIB
 """The longest value of `id`, `event` or `retry`; a line with a longer one is ignored."""
 RETRY_MS_MAX: Final = 60_000
-"""Limits the wait that a server may name; after a longer one its listener would be gone."""
+"""Limits the wait that a server may demand. A longer one would look like a lost connection."""
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LF: Final = 0x0A
@@ -35,7 +33,8 @@ _SPACE: Final = 0x20
 _NAME_BYTES: Final = 5
 """Length of the longest field name, `event` or `retry`."""
 _IGNORED_NAME: Final = b""
-"""The name of a line to ignore: a comment, whose name is empty, or a longer name than any known one."""
+"""Stands for the name of a line to ignore: a comment, whose name is empty, or a name longer than any
+known."""
 
 
 class EventStream:
@@ -52,7 +51,7 @@ class EventStream:
             max_bytes=max_bytes, allowed_bytes=ENDLESS_FACTOR * max_bytes, head_bytes=HEAD_BYTES
         )
         self.last_event_id = b""
-        """The id of the last complete event, for `Last-Event-ID`; empty without one."""
+        """The id of the last complete event, for the header `Last-Event-ID`; empty if there is none."""
         self.retry_seconds: float | None = None
         """The wait before the stream is opened again, if the server named one."""
         self.restart()
@@ -63,7 +62,8 @@ class EventStream:
         self.message.is_endless = False
         self._chunk, self._at = b"", 0
         self._lf = self._cr = -1
-        """The next LF and CR in the chunk; the end of the chunk if there is none."""
+        """The places of the next LF and CR in the chunk; the end of the chunk if it has none, and -1 before
+        they are searched."""
         self._opening: bytes | None = b""
         """Bytes that may become a byte order mark; None after the first bytes."""
         self._after_cr = False
@@ -97,7 +97,7 @@ class EventStream:
                 if self._is_delivered() or isinstance(event, EndlessLine):
                     return event
             elif self._at >= len(self._chunk) or self.message.is_endless:
-                self._chunk, self._at = b"", 0  # not held until the next one
+                self._chunk, self._at = b"", 0  # frees the chunk
                 return None
             else:
                 self._advance()
@@ -105,12 +105,12 @@ class EventStream:
     def _advance(self) -> None:
         """Read up to the end of the line, or of the chunk."""
         chunk, at, end = self._chunk, self._at, len(self._chunk)
-        if self._after_cr:
+        if self._after_cr:  # an LF right after a CR belongs to the same line end
             self._after_cr = False
             if chunk[at] == _LF:
                 self._at = at + 1
                 return
-        # Each is searched for once in the chunk, not once in each line.
+        # The search for LF, and that for CR, pass over each chunk once, however many lines it has.
         if self._lf < at:
             self._lf = _find(chunk, b"\n", at)
         if self._cr < at:
@@ -128,12 +128,13 @@ class EventStream:
     def _add(self, piece: memoryview) -> None:
         """Add a piece of the current line."""
         if self._name is None:
+            # Collect enough bytes to hold the longest known name and its colon.
             needed = _NAME_BYTES + 1 - len(self._start)
             self._start += bytes(piece[:needed])
             piece = piece[needed:]
             name, colon, value = self._start.partition(b":")
             if not colon and len(self._start) <= _NAME_BYTES:
-                return
+                return  # the name is not complete yet
             self._name = name if colon else _IGNORED_NAME
             if value:
                 self._add_value(memoryview(value))
@@ -145,7 +146,7 @@ class EventStream:
             self._has_value = True
             if self._name == b"data":
                 self._begin_data()
-            if piece[0] == _SPACE:
+            if piece[0] == _SPACE:  # one space after the colon is not part of the value
                 piece = piece[1:]
         if self._name == b"data":
             self.message.write(piece, ends=False)
@@ -172,7 +173,7 @@ class EventStream:
     # --- events --------------------------------------------------------------------------------------
 
     def _begin_data(self) -> None:
-        """Begin a line of data; it continues the lines before it after a newline."""
+        """Begin a line of data. A newline joins it to the data lines before it."""
         if self._has_data:
             self.message.write(b"\n", ends=False)
         self._has_data = True

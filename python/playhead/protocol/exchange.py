@@ -154,15 +154,15 @@ class Exchange:
         return self._in_flight.keys()
 
     def awaits(self, key: str) -> bool:
-        """True if the request with this key is in flight."""
+        """Return True if the request with this key is in flight."""
         return key in self._in_flight
 
     def may_begin(self, head: bytes) -> bool:
-        """True if a message of this revision may begin with `head`, which has no leading blanks."""
+        """Return True if a message of this revision may begin with `head`, which has no leading blanks."""
         return head.startswith(b"{") or (self._has_batches and head.startswith(b"["))
 
     def headers(self, outgoing: Outgoing | None) -> list[tuple[bytes, bytes]]:
-        """The HTTP headers of `outgoing`; None for a notification, an answer, GET and DELETE."""
+        """Return the HTTP headers of `outgoing`; None for a notification, an answer, GET and DELETE."""
         if outgoing is None:
             return self.revision.headers(None, {}, {})
         return self.revision.headers(outgoing.method, outgoing.params, self.tool_headers)
@@ -222,7 +222,7 @@ class Exchange:
         return self.notify("notifications/cancelled", {"requestId": request.id, "reason": "cancelled"})
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
-        """A notification. Raises `UsageError` if it cannot be written as JSON."""
+        """Return a notification. Raises `UsageError` if it cannot be written as JSON."""
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params:
             message["params"] = params
@@ -364,7 +364,7 @@ class Exchange:
         return None if request is None else Faulted(str(error), request.id, error)
 
     def method_of(self, key: str) -> str | None:
-        """The method of a request in flight."""
+        """Return the method of a request in flight."""
         request = self._in_flight.get(key)
         return None if request is None else request.method
 

@@ -186,7 +186,8 @@ class FrameStream:
         self._close(End.REFUSED, code, reason)
 
     def next_event(self) -> LineEvent | None:
-        """The next event; None if more bytes are needed, or after `FRAMES_PER_TURN` frames (`has_more`)."""
+        """Return the next event; None if more bytes are needed, or after `FRAMES_PER_TURN` frames
+        (`has_more`)."""
         while (event := self.message.next_event()) is None and self.closed is None:
             if (frame := next(self._events, None)) is not None:
                 self._take(frame)
@@ -234,7 +235,7 @@ class FrameStream:
         return start < at
 
     def _head_at(self, at: int) -> _Head | None:
-        """The head of the frame that begins there; None if it is incomplete."""
+        """Return the head of the frame that begins there; None if it is incomplete."""
         data = self._unread
         if len(data) < at + 2:
             return None
@@ -248,7 +249,7 @@ class FrameStream:
         return _Head(size, first, length, masked != self._is_client and _LEAST[extended] <= length < 1 << 63)
 
     def _refusal(self, head: _Head) -> tuple[End, CloseReason, str] | None:
-        """The reason to end the connection at this head. Invalid heads are left to wsproto."""
+        """Return the reason to end the connection at this head. Invalid heads are left to wsproto."""
         if head.is_control or not head.is_valid:
             return None
         if self._length_bytes + head.length > self._allowed_bytes:
@@ -354,7 +355,7 @@ class FrameStream:
         return self._frames.state is ConnectionState.OPEN
 
     def text(self, message: str) -> bytes:
-        """The frame of a message.
+        """Return the frame of a message.
 
         Raises `wsproto.utilities.LocalProtocolError` if the connection is not open.
         """

@@ -147,7 +147,7 @@ class Assembly:
         return event
 
     def next_event(self) -> LineEvent | None:
-        """The next event, or None if more pieces are needed."""
+        """Return the next event, or None if more pieces are needed."""
         if self._long is not None and not self._announced:
             self._announced = True
             return LongLine(head=self._head)
@@ -203,7 +203,7 @@ class LineFramer:
         self._chunk, self._start = rest + chunk if rest else bytes(chunk), 0
 
     def next_event(self) -> LineEvent | None:
-        """The next event, or None if more bytes are needed."""
+        """Return the next event, or None if more bytes are needed."""
         newline: int | None = None
         if not self.message.length_bytes and not self.message.is_endless:
             # Most lines begin and end in one chunk.

@@ -85,11 +85,11 @@ class Inbox:
         return events
 
     def _on_odd_line(self, line: bytes) -> list[Event]:
-        """A line that does not begin as an object: blanks lead it, or it is a batch, or a log line."""
+        """Take a line that does not begin with `{`: leading blanks, a batch, or a log line."""
         line = line.lstrip()
         if not line:
             return []
-        if not self._exchange.may_begin(line):  # recognized before anything more expensive is tried
+        if not self._exchange.may_begin(line):
             return [self._exchange.ignore(line, "it does not begin as a JSON object")]
         return self._exchange.receive(line, only=self._only)
 
@@ -117,7 +117,8 @@ class Inbox:
         return failed or self._exchange.unclaimed(key, is_result=messages.is_result(line.head))
 
     def _answered(self, head: bytes, tail: bytes = b"") -> str | None:
-        """The key of the request that a message answers; None for no answer, or if its ends don't show it."""
+        """Return the key of the request that a message answers; None for no answer, or if its ends don't show
+        it."""
         key = messages.answered_id(head, tail)
         if key is None and self._only is not None and messages.is_answer(head):
             return str(self._only)  # the id is at the end, and can only be this one
@@ -137,7 +138,8 @@ class Inbox:
         return self._exchange.awaits(key) and (self._only is None or key == str(self._only))
 
     def _may_answer(self, head: bytes) -> bool:
-        """True if an unfinished message is the answer to a request in flight, or has not shown what it is."""
+        """Return True if an unfinished message is the answer to a request in flight, or has not shown what it
+        is."""
         is_open = len(head) < UNDECIDED_BYTES and b'"method"' not in head
         return (is_open or messages.is_answer(head)) and self._is_awaited(head)
 

@@ -195,12 +195,12 @@ def answered_plainly(frame: Frame) -> str | None:
 
 
 def is_answer(head: bytes | bytearray) -> bool:
-    """True if a message that begins with `head` is an answer."""
+    """Return True if a message that begins with `head` is an answer."""
     return _ID_FIRST.match(head) is not None or _ANSWER_FIRST.match(head) is not None
 
 
 def is_result(data: bytes | bytearray) -> bool:
-    """True if an answer that begins with `data` is a result rather than an error, by its first key."""
+    """Return True if an answer that begins with `data` is a result rather than an error, by its first key."""
     first = _OUTCOME.search(data, 0, _LOOK_BYTES)
     return first is not None and first[1] == b"result"
 

@@ -59,20 +59,20 @@ class Revision:
     """The methods of requests that a server may send. Since 2026-07-28 it asks in its results instead
     (`input_required`)."""
     has_batches: bool = False
-    """A list of messages is a valid message."""
+    """True if a list of messages is a valid message."""
     has_listen: bool = False
-    """A client subscribes to notifications of changes with `subscriptions/listen`. Otherwise servers send
-    them unasked."""
+    """True if a client subscribes to notifications of changes with `subscriptions/listen`. Otherwise servers
+    send them unasked."""
     has_resumption: bool = False
-    """HTTP: a broken stream can be continued with `Last-Event-ID`."""
+    """True if a broken HTTP stream can be continued with `Last-Event-ID`."""
     closing_cancels: bool = False
-    """HTTP: closing the POST of a request cancels it, and nothing else does."""
+    """True if closing the POST of a request cancels it, and nothing else does."""
     has_routing_headers: bool = False
-    """HTTP: `Mcp-Method`, `Mcp-Name`, `Mcp-Param-…`."""
+    """True if HTTP requests have the headers `Mcp-Method`, `Mcp-Name` and `Mcp-Param-…`."""
     never_cancelled: frozenset[str] = frozenset({"initialize", "server/discover"})
 
     def stamps(self, capabilities: Mapping[str, Any]) -> dict[str, Any]:
-        """The members of `_meta` of each request."""
+        """Return the members of `_meta` of each request."""
         if self.has_initialize:
             return {}
         return {
@@ -84,7 +84,7 @@ class Revision:
     def headers(
         self, method: str | None, params: Mapping[str, Any], tool_headers: ToolHeaders
     ) -> list[tuple[bytes, bytes]]:
-        """The HTTP headers of a request, next to the constant ones and the session's.
+        """Return the HTTP headers of a request, next to the constant ones and the session's.
 
         Args:
             method: None for a notification, an answer, GET and DELETE.
@@ -142,14 +142,15 @@ def client_capabilities(answered: Collection[str]) -> dict[str, Any]:
 
 
 def _header_value(text: str) -> bytes:
-    """The text, wrapped in base64 if it would not survive in a header (MCP 2026-07-28, "Streamable HTTP")."""
+    """Return the text, wrapped in base64 if it would not survive in a header (MCP 2026-07-28, "Streamable
+    HTTP")."""
     if (not text or _PLAIN_VALUE.fullmatch(text)) and not _WRAPPED_VALUE.fullmatch(text):
         return text.encode("ascii")
     return b"=?base64?" + base64.b64encode(text.encode()) + b"?="
 
 
 def _text_at(arguments: object, path: tuple[str, ...]) -> str | None:
-    """The argument at `path` as text; None if it is missing, null, or has no form in a header."""
+    """Return the argument at `path` as text; None if it is missing, null, or has no form in a header."""
     value = arguments
     for step in path:
         value = value.get(step) if isinstance(value, Mapping) else None

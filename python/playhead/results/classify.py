@@ -66,7 +66,7 @@ _PLAYS: Final[Mapping[AudioSource, str]] = {
     "link": "a link with an audio type",
 }
 _FILMS: Final = frozenset({AudioFormat.MP4, AudioFormat.WEBM})
-"""Containers used for video as often as audio: a signature alone is not enough to play them."""
+"""Containers that hold video as often as audio, so that a signature alone is not enough to play them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class _Place:
 
 @dataclass(slots=True, kw_only=True)
 class PartMaker:
-    """Build the parts of one plan, and collect findings and unsettled links."""
+    """Builds the parts of one plan, and collects findings and unsettled links."""
 
     is_error: bool
     policy: Policy
@@ -195,7 +195,8 @@ class PartMaker:
                     )
 
     def _playable(self, at: _Place, view: BlockView, source: AudioSource, why_not: str | None) -> Part:
-        """Play what is audio, unless there is a reason not to: `why_not`, or that the result is an error."""
+        """Play the block, or keep it as a reference if there is a reason not to play it (`why_not`), or if
+        the result is an error."""
         if why_not is not None or self.is_error:
             return _kept(at, view, why_not or "audio, not played because the result is an error")
         return PlayAudio(

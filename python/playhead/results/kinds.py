@@ -30,7 +30,7 @@ class BlockView(NamedTuple):
     size_bytes: int | None = None
     """The size of `data` once decoded, or the size that a link announces, if any."""
     to_user: bool = False
-    """The audience includes the user."""
+    """True if the audience includes the user."""
 
 
 def view_of(fields: Mapping[str, Any]) -> BlockView:

@@ -37,12 +37,13 @@ from playhead.results.plan import (
 )
 
 _KEYED_CHARS: Final = 64
-"""48 bytes: audio and images are never shorter, names are rarely longer."""
+"""The least length of inline data under a key such as `data`: 48 bytes. Audio and images are never shorter,
+and names rarely longer."""
 _RUN_CHARS: Final = 512
-"""384 bytes. Identifiers, paths and tokens are shorter."""
+"""The least length of inline data elsewhere: 384 bytes. Identifiers, paths and tokens are shorter."""
 _LABEL_RUN: Final = 64
 URI_RUN: Final = _RUN_CHARS
-"""A path without dots can be as long as a run of base64."""
+"""The least length of inline data in a URI, whose path without dots can be as long as a run of base64."""
 
 _DATA_URI: Final = re.compile(
     r"""data:(?:[\w.+-]{1,100}\\?/[\w.+-]{1,100})?(?:;[^,;\s"'<>]{1,100}){0,4};base64,"""
@@ -56,13 +57,15 @@ _PLAIN_DATA_URI: Final = re.compile(
     r"""(?:;[^,;\s"'<>]{1,100}){0,4},[^\s"'<>)\]}]*""",
     re.IGNORECASE,
 )
-"""Without `;base64`, only registered types match: `{data:n/100,labels:o}` is JavaScript."""
+"""Matches a `data:` URI without `;base64`, of a registered type only: `{data:n/100,labels:o}` is
+JavaScript."""
 _KEYED: Final = re.compile(
     r'((?:data|blob|base64|b64)\\{0,9}"\s{0,9}:\s{0,9}\\{0,9}")'
     r'((?:[A-Za-z0-9+/_=-]|\\{1,9}(?:[/nr]|u00[0-9a-f]{2}))*+)(?=\\{0,9}"|\Z)',
     re.IGNORECASE,
 )
-"""Matches from quote to quote, because a path or token continues after a dot. .NET escapes `+`."""
+"""Matches base64 under a key, from quote to quote, because a path or token continues after a dot. .NET
+escapes `+`."""
 _RUN: Final = re.compile(
     r"(?<![A-Za-z0-9+/_\\-])[A-Za-z0-9+/_\\-]{60,}+(?:\s{1,32}[A-Za-z0-9+/_\\-]{60,}+)*+"
     r"(?:[ \t]{0,32}\r?\n[ \t]{0,32}[A-Za-z0-9+/_-]{1,76}+(?==|[\s\"']*\Z|[ \t\"']*\r?\n))?={0,2}"
@@ -151,7 +154,7 @@ class ModelText:
     """Text for the model, truncated and in full."""
 
     text: str
-    """At most `limit_chars` characters: head and tail if truncated."""
+    """The text in at most `limit_chars` characters: head and tail if truncated."""
     whole: str
     """The full text, also without base64; the same object as `text` if not truncated."""
     cut: bool

@@ -40,7 +40,7 @@ class SendText(_Disposition):
     to_user: bool
     is_error: bool
     uri: str | None = None
-    """Set for the text of an embedded resource."""
+    """The URI of the embedded resource that the text is from, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +49,16 @@ class PlayAudio(_Disposition, Base64Holder[Base64Text | None]):
 
     source: AudioSource
     title: str
-    """Empty where the server gave none."""
+    """The title; empty if the server gave none."""
     mime_type: str | None
     uri: str | None
     base64: str | None
     size_bytes: int | None = None
-    """Decoded; for a link what the server announces, if it does."""
+    """The decoded size; for a link the announced size, if any."""
     is_local: bool = False
-    """`uri` is a file of this machine that the user allowed, not a resource of the server."""
+    """True if `uri` is a file of this machine that the user allowed, not a resource of the server."""
     is_in_text: bool = False
-    """The text before it has a line in its place."""
+    """True if the audio was in text, which has a line in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class ShowImage(_Disposition, Base64Holder[Base64Text]):
     mime_type: str
     base64: str
     size_bytes: int
-    """Decoded."""
+    """The decoded size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +78,12 @@ class KeepReference(_Disposition):
 
     kind: Kind
     title: str
-    """Empty where the server gave none."""
+    """The title; empty if the server gave none."""
     mime_type: str | None
     uri: str | None
     """None for a block with inline data and no URI."""
     size_bytes: int | None = None
-    """Decoded; for a link what the server announces, if it does."""
+    """The decoded size; for a link the announced size, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,15 +159,15 @@ class Policy:
     """Rules of classification."""
 
     trust_structured: bool = True
-    """Treat text that looks like a structured response as one. A forgery cannot be detected; at worst it ends
-    the turn or plays audio. Disable it for tools that relay untrusted text (web pages, mail)."""
+    """True to treat text that looks like a structured response as one. A forgery cannot be detected; at worst
+    it ends the turn or plays audio. Disable it for tools that relay untrusted text (web pages, mail)."""
     stops: frozenset[Stopper] = DEFAULT_STOPPERS
     """Kinds of block that end the turn; by default those that play audio, to avoid speech over music."""
     turn: Decision | None = None
     """Decision that overrides the blocks. An error result still goes to the model."""
     sniff_links: bool = True
-    """Read the first bytes of a link whose type and suffix are unknown, and of a URL or path in text or in
-    `structuredContent`, to detect audio."""
+    """True to read the first bytes of a link whose type and suffix are unknown, and of a URL or path in text
+    or in `structuredContent`, to detect audio."""
 
 
 DEFAULT_POLICY: Final = Policy()

@@ -22,10 +22,11 @@ DONE_BYTES = b"[DONE]"
 DONE_TEXT = "W0RPTkVd"
 """The base64 of `[DONE]`. A blob with only this is the end marker of the reference system's protocol."""
 
-EndedBy = Literal["empty", "done", "416", "size", "error", "whole"]
+EndedBy = Literal["empty", "done", "416", "size", "error", "whole", "no-growth"]
 """The evidence that ended a stream: `empty` contents or an empty blob; a `[DONE]` blob; an error that the
 range is past the end (`416`); the announced `size`; the same `error` repeatedly while the bytes before were
-served; one answer with the `whole` resource."""
+served; one answer with the `whole` resource; `no-growth` for
+long, of a growing resource whose end the server does not announce."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

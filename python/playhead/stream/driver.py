@@ -6,16 +6,13 @@
 
 The planner (Rust, pure) decides which ranges are read, when a failed read is retried, where the resource
 ends, and when the stream loses patience with the server. The driver does everything that needs a clock, a
-task or a callback. A stream is in one `Phase`; `AFTER` and `UNCHANGED` list its transitions. The driver is
-one file because each of its parts reads or changes the phase.
-"""
+task or X"""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Callable, Sequence
-from enum import Enum
 from functools import partial
 
 import trio
@@ -33,19 +30,22 @@ from playhead.limits import KIB, Limits
 from playhead.stream.answer import Answer, EndedBy, Page, ReadRange
 from playhead.stream.in_flight import Background, Flight, InFlight
 from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
-from playhead.stream.options import StreamEvent, StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
+from playhead.stream.options import StreamOptions, StreamStatistics
 from playhead.stream.page_limit import PageLimit
+from playhead.stream.phases import Phase, PhaseEvent, phase_after
 from playhead.stream.range_support import RangeSupport
+from playhead.stream.reader_wait import STATUS_SECONDS, ReaderWait
 from playhead.stream.response_handler import ResponseHandler
 from playhead.stream.ring_writer import RING_BUDGET, SMALL_RING_BYTES, RingWriter
 from playhead.stream.sequential import Sequential, SequentialPlan
 from playhead.stream.source import Demand
+from playhead.stream.start_rule import StartRule
 
 FIRST_PAGE_BYTES = 8 * KIB
 MANY_STREAMS = 32
 MANY_FIRST_PAGE_BYTES = 40 * KIB
-"""The size of the first page of a stream that starts while `MANY_STREAMS` read. With so many, a request costs
-more than its bytes, and this page lasts until the stream's next turn: a second at 320 kbit/s."""
+"""The size of the first page of a stream that starts while `MANY_STREAMS` read. With so many streams, a
+request costs more than its bytes. A second at 320 kbit/s lasts until the stream's next turn."""
 NO_SEEK = (
     "stream: expected to read on, got a seek; the server hands out the bytes of this stream once, in their "
     "order (strategy poll or cursor)"
@@ -53,73 +53,43 @@ NO_SEEK = (
 CLOSED = "stream: expected an open stream, but its owner closed it (left its `async with`); open it again"
 TIMER_GRAIN_SECONDS = 0.001
 """The shortest sleep, so that other tasks run even if a timer is already due."""
-STATUS_SECONDS = 3.0
-"""A wait this long is reported to the listener. The planner has the same constant."""
-SEQUENTIAL_START_SECONDS = 0.5
-"""Audio to have before playing starts in the phase `SEQUENTIAL`, where the next page's arrival is unknown."""
-UNFORESEEN_START_SECONDS = 2.0
-"""Audio to have while reads may be queued behind another process's reads. Earlier pages were served by the
-cache, at a rate that says nothing about the server; a busy one took 0.8 s for a page."""
 
 
-class Phase(Enum):
-    """The phase of a stream."""
-
-    PROBING = "probing"
-    """No byte has arrived, and the form of the reads may still change."""
-    PLANNED = "planned"
-    """The planner's pages are read, several at once."""
-    SEQUENTIAL = "sequential"
-    """The server's own pages are read one after another (`Sequential`)."""
-    ENDED = "ended"
-    BROKEN = "broken"
-    CLOSED = "closed"
+def _ring_bytes(options: StreamOptions, size_bytes: int | None) -> int:
+    wanted = options.ring_bytes()
+    if size_bytes is None:
+        return wanted
+    # A small resource gets a smaller ring, because glibc zeroes even the unused part of a reused one.
+    return min(wanted, max(2 * size_bytes, SMALL_RING_BYTES))
 
 
-class PhaseEvent(Enum):
-    BYTES = "bytes"
-    """The first byte arrived, so the form stays."""
-    NO_RANGES = "no ranges"
-    """The server cannot serve the planner's pages."""
-    REFUSED = "refused"
-    """The form was refused before it delivered a byte."""
-    END = "end"
-    BREAK = "break"
-    CLOSE = "close"
-
-
-_P, _E = Phase, PhaseEvent
-_OVER = {_E.BREAK: _P.BROKEN, _E.CLOSE: _P.CLOSED}
-AFTER: dict[Phase, dict[PhaseEvent, Phase]] = {
-    _P.PROBING: {_E.BYTES: _P.PLANNED, _E.NO_RANGES: _P.SEQUENTIAL, _E.END: _P.ENDED, **_OVER},
-    _P.PLANNED: {_E.NO_RANGES: _P.SEQUENTIAL, _E.END: _P.ENDED, **_OVER},
-    _P.SEQUENTIAL: {_E.REFUSED: _P.PROBING, _E.END: _P.ENDED, **_OVER},
-    _P.ENDED: {_E.BYTES: _P.PLANNED, _E.NO_RANGES: _P.SEQUENTIAL, **_OVER},  # by a seek
-    _P.BROKEN: {_E.CLOSE: _P.CLOSED},
-    _P.CLOSED: {},
-}
-"""The phase after each event. An event that is neither here nor in `UNCHANGED` cannot happen."""
-
-UNCHANGED: dict[Phase, set[PhaseEvent]] = {
-    # A seek repeats the event that led to the phase.
-    _P.PLANNED: {_E.BYTES},
-    _P.SEQUENTIAL: {_E.NO_RANGES},
-    # Tasks that were about to run when the stream broke or was closed report these.
-    _P.BROKEN: {_E.END},
-    _P.CLOSED: {_E.NO_RANGES, _E.REFUSED, _E.END, _E.BREAK, _E.CLOSE},
-}
-"""The events that change nothing."""
-
-
-def phase_after(phase: Phase, event: PhaseEvent) -> Phase:
-    """Return the phase after `event`. Raises `RuntimeError` for an event that cannot happen: a bug."""
-    if event in UNCHANGED.get(phase, ()):
-        return phase
-    if event in (row := AFTER[phase]):
-        return row[event]
-    raise RuntimeError(
-        f"the stream cannot handle {event.name} when it is {phase.name}: please report this bug"
+def _new_planner(
+    options: StreamOptions,
+    limits: Limits,
+    *,
+    room_bytes: int,
+    first_page_bytes: int,
+    grid_bytes: int,
+    size_bytes: int | None,
+) -> Planner:
+    page_bytes = min(options.page_bytes, room_bytes)
+    planner = Planner(
+        capacity_bytes=room_bytes,
+        page_min_bytes=min(first_page_bytes, page_bytes),
+        page_bytes=page_bytes,
+        page_bytes_max=max(options.page_bytes_max, page_bytes),
+        grid_bytes=grid_bytes,
+        in_flight=options.in_flight,
+        timeout_seconds=options.timeout,
+        patience_seconds=options.patience_seconds,
+        sleeps_when_full=options.profile == "play",
+        stagnant_answers=limits.stagnant_pages,
+        # Streams that fail together must not retry together.
+        seed=random.getrandbits(64),
     )
+    if size_bytes is not None:
+        planner.set_total(size_bytes)
+    return planner
 
 
 class Driver:
@@ -138,53 +108,47 @@ class Driver:
         grid_bytes: int = 0,
         remark: Callable[[bool], str] = lambda _: "",
     ) -> None:
-        """`last_received` returns the time of the server's last sign of life, 0.0 before the first. For
-        `remark`, see `FormNegotiation`."""
+        """`last_received` returns the time of the server's last sign of life, 0.0 before the first. `remark`
+        completes an error message; see `FormNegotiation`."""
         self._forms = FormNegotiation(list(forms), server_name, remark)
         self._options = options
         self._server_name = server_name
         self._last_received = last_received
         self._size_bytes = size_bytes
         max_bytes = limits.stream_bytes if options.max_bytes is None else options.max_bytes
-        ring_bytes = options.ring_bytes()
-        if size_bytes is not None:
-            # A smaller ring holds it all; glibc zeroes even the unused part of a reused one.
-            ring_bytes = min(ring_bytes, max(2 * size_bytes, SMALL_RING_BYTES))
-        ring_bytes = RING_BUDGET.take(ring_bytes, allowed_bytes=limits.streams_bytes)
-        self._ring_bytes = ring_bytes
-        try:
-            self.pipe = Pipe(ring_bytes, behind_bytes=ring_bytes // 4 if options.profile == "play" else 0)
-        except BaseException:  # no memory, or no file descriptor
-            RING_BUDGET.release(ring_bytes)
-            raise
-        room_bytes = self.pipe.ahead_bytes
-        self.writer = RingWriter(self.pipe, max_bytes=max_bytes)
-        page_bytes = min(options.page_bytes, room_bytes)
-        self._background = background = Background.of_this_loop()
-        is_one_of_many = background.streams >= MANY_STREAMS
-        first_page_bytes = MANY_FIRST_PAGE_BYTES if is_one_of_many else FIRST_PAGE_BYTES
-        self._planner = Planner(
-            capacity_bytes=room_bytes,
-            page_min_bytes=min(first_page_bytes, page_bytes),
-            page_bytes=page_bytes,
-            page_bytes_max=max(options.page_bytes_max, page_bytes),
-            grid_bytes=grid_bytes,
-            in_flight=options.in_flight,
-            timeout_seconds=options.timeout,
-            patience_seconds=options.patience_seconds,
-            sleeps_when_full=options.profile == "play",
-            stagnant_answers=limits.stagnant_pages,
-            # Streams that fail together must not retry together.
-            seed=random.getrandbits(64),
+
+        # The ring and its writer.
+        self._ring_bytes = RING_BUDGET.take(
+            _ring_bytes(options, size_bytes), allowed_bytes=limits.streams_bytes
         )
-        if size_bytes is not None:
-            self._planner.set_total(size_bytes)
+        behind_bytes = self._ring_bytes // 4 if options.profile == "play" else 0
+        try:
+            self.pipe = Pipe(self._ring_bytes, behind_bytes=behind_bytes)
+        except BaseException:  # no memory, or no file descriptor
+            RING_BUDGET.release(self._ring_bytes)
+            raise
+        self.writer = writer = RingWriter(self.pipe, max_bytes=max_bytes)
+
+        # The reads. No part refers to the driver: the ring is freed with the stream, without a garbage
+        # collection.
+        self._background = background = Background.of_this_loop()
+        self._opened_at = trio.current_time()
+        self._in_flight = InFlight(background, wake=lambda: writer.news.set(), opened_at=self._opened_at)
+        self._page_limit = PageLimit()
+        is_one_of_many = background.streams >= MANY_STREAMS
+        self._planner = _new_planner(
+            options,
+            limits,
+            room_bytes=self.pipe.ahead_bytes,
+            first_page_bytes=MANY_FIRST_PAGE_BYTES if is_one_of_many else FIRST_PAGE_BYTES,
+            grid_bytes=grid_bytes,
+            size_bytes=size_bytes,
+        )
         past_any_end = max(limits.stream_bytes, max_bytes, size_bytes or 0)
         self._support = RangeSupport(far=past_any_end, server_name=server_name)
-        # No part refers to the driver: the ring is freed with the stream, without a garbage collection.
         self._handler = ResponseHandler(
             pipe=self.pipe,
-            writer=self.writer,
+            writer=writer,
             planner=self._planner,
             support=self._support,
             limits=limits,
@@ -192,16 +156,25 @@ class Driver:
             server_name=server_name,
             patience_seconds=options.patience_seconds,
         )
-        self._opened_at = trio.current_time()
-        writer = self.writer
-        self._in_flight = InFlight(background, wake=lambda: writer.news.set(), opened_at=self._opened_at)
-        self._page_limit = PageLimit()
         self._sequential: Sequential | None = None
         self._sequential_scope = trio.CancelScope()
-        # `_settle_form` sets the form, and the function that reads in it, within the page limit.
-        self._form: RangeForm
-        self._read: ReadRange
+
+        # The reader.
+        self.wait = ReaderWait(self._planner, options)
+        self._start_rule = StartRule(
+            pipe=self.pipe,
+            writer=writer,
+            planner=self._planner,
+            in_flight=self._in_flight,
+            forms=self._forms,
+        )
+
+        # The state of the stream.
         self._phase = Phase.PROBING
+        self._form: RangeForm
+        """The current form. `_settle_form` sets it before the first read, and after a refusal."""
+        self._read: ReadRange
+        """Reads a range in the current form, within the page limit. Set with `_form`."""
         self._has_delivered = False
         """True once the form was notified of the first byte (`on_delivered`)."""
         self.received_bytes = 0
@@ -209,11 +182,6 @@ class Driver:
         self._broken: PlayheadError | None = None
         self._end: tuple[int, EndedBy] | None = None
         """The end that was reached; a seek does not undo it."""
-        self._reader_waits = False
-        self._demand = Demand.WAITING
-        self._waiting_since: float | None = None
-        """The start of the wait that `StreamWaiting` reported; None if the reader does not wait."""
-        self.watchers = [] if options.on_event is None else [options.on_event]
         self._wakes_at = -math.inf
         """The time until which `_drive` sleeps."""
         self._life = trio.CancelScope()
@@ -256,31 +224,35 @@ class Driver:
             # Made before the state is looked at, so that news during this round ends the sleep at once.
             self.writer.news = trio.Event()
             now = trio.current_time()
-            if (heard := self._last_received()) > 0.0:  # 0.0 means that nothing was received
-                self._planner.heard(heard)
+            last_received = self._last_received()
+            if last_received > 0.0:  # 0.0 means that nothing was received
+                self._planner.heard(last_received)
             for request_id in self._planner.expired(now):
                 self._expire(request_id, now)
             if self._handler.refusal is not None:  # the server refused the form
                 await self._negotiate()
                 now = trio.current_time()
-            # A plan means that the server cannot serve the planner's pages. Nothing is sent before
-            # `resumes_at`.
-            if self._handler.plan is not None and self._sequential is None and now >= self._forms.resumes_at:
-                self._follow_plan(self._handler.plan, nursery)
-            await self._issue(nursery, now)
-            self._check(now)
+            plan = self._handler.plan  # set if the server cannot serve the planner's pages
+            if plan is not None and self._sequential is None and now >= self._forms.resumes_at:
+                self._start_sequential(plan, nursery)
+            await self._send_reads(nursery, now)
+            self._raise_if_broken()
+            self._note_progress()
+            self.wait.report(now, offset=self.pipe.tail, last_error=self._handler.last_error)
             self._wakes_at = self._next_wake(now)
             with trio.move_on_at(self._wakes_at):
                 await self.writer.news.wait()
 
     def _next_wake(self, now: float) -> float:
         """Return the time at which to act without news: the earliest of the timers."""
+        # A stream whose turn it is not has its next chance when the oldest read no longer counts.
         timer = self._background.until if self._in_flight.waits_for_others else self._planner.timer()
         earliest = math.inf if timer is None else max(timer, now + TIMER_GRAIN_SECONDS)
         if now < self._forms.resumes_at:
             earliest = min(earliest, self._forms.resumes_at)
         if self._in_flight.flights:
-            # A reader that begins to wait then needs no extra wake-up, which would be one per page.
+            # Early enough to report a wait that begins now. Otherwise `set_reader_waits` would have to wake
+            # the driver, once per page.
             earliest = min(earliest, now + STATUS_SECONDS)
         return earliest
 
@@ -289,7 +261,7 @@ class Driver:
 
     # --- reads -------------------------------------------------------------------------------------------
 
-    async def _issue(self, nursery: trio.Nursery, now: float) -> None:
+    async def _send_reads(self, nursery: trio.Nursery, now: float) -> None:
         """Send every read that the planner asks for now. Then have the pipe wake the driver for the next."""
         in_flight, pipe, handler, background = self._in_flight, self.pipe, self._handler, self._background
         start_soon = self._form.start_soon or nursery.start_soon
@@ -297,8 +269,8 @@ class Driver:
         in_flight.waits_for_others = False
         while now >= self._forms.resumes_at and handler.refusal is None:
             head = pipe.head
-            # Alone, a stream sends at once. Otherwise it may have to wait for the reads of other streams;
-            # then `Background` wakes it when it is its turn.
+            # A stream that is alone sends at once. Others may have to wait for their turn; `Background` wakes
+            # them then.
             may_send = not background.is_shared or in_flight.may_send(
                 now, buffered_bytes=pipe.tail - head, is_new=not handler.has_bytes
             )
@@ -306,7 +278,7 @@ class Driver:
             if request is not None:
                 end = request.end
                 if self._support.end_is_inclusive and end - request.start > 1:
-                    end -= 1
+                    end -= 1  # the server adds the byte at `end`
                 await in_flight.send(
                     request,
                     self._read,
@@ -319,48 +291,50 @@ class Driver:
                 is_first = False
                 now = trio.current_time()
                 continue
-            # Nothing to send now.
+            # There is nothing to send now.
             if self._phase is Phase.SEQUENTIAL:  # `RingWriter` waits for room in the pipe
                 break
-            # Wait until the reader has taken enough: the pipe wakes the driver then.
+            # Have the pipe wake the driver once the reader has taken enough.
             if not pipe.arm(self._low_bytes()):
                 break
-            # It has taken enough already. Ask the planner again only if that is new to it: the reader has
-            # moved.
+            # The reader has already taken enough. The planner's answer can only differ if the reader moved.
             if pipe.head == head:
                 break
         if background.is_shared and not in_flight.waits_for_others:
-            background.pass_turn()  # nothing more to send: another stream may
+            background.pass_turn()  # this stream has nothing more to send, so another may
 
     def _low_bytes(self) -> int:
-        """Return the fill level at which the pipe wakes the driver: the next page fits then or, if its read
-        waits for other streams, becomes urgent."""
+        """Return the number of unread bytes at which the pipe wakes the driver. The next page fits then; if
+        its read waits for other streams, it becomes urgent then."""
         if self._in_flight.waits_for_others:
             return self._in_flight.comfort_bytes - 1
-        ahead = max(0, self._in_flight.asked_to - self.pipe.tail)
+        on_the_way = max(0, self._in_flight.asked_to - self.pipe.tail)
         wanted = self._planner.page_bytes
         if self._options.profile == "play":  # a full planner sleeps until a quarter of the room is free
             wanted = max(wanted, self.pipe.ahead_bytes // 4)
-        return max(0, self.pipe.ahead_bytes - ahead - wanted)
+        return max(0, self.pipe.ahead_bytes - on_the_way - wanted)
 
     def _on_outcome(self, flight: Flight, outcome: Page | PlayheadError) -> None:
-        """Pass the outcome of a read to the handler. It `broke_off` if the server was heard after it was
-        sent."""
+        """Pass the outcome of a read to the handler."""
         broke_off = False
         if isinstance(outcome, Page):
             self.received_bytes += outcome.n_bytes
         elif isinstance(outcome, (ConnectionLostError, DeadlineError)):
-            is_cut = not isinstance(outcome, SessionLostError)
-            broke_off = is_cut and self._last_received() > flight.sent_at
+            # A part of the answer may have arrived if anything did after the read was sent. A lost session
+            # says nothing about this read.
+            has_session = not isinstance(outcome, SessionLostError)
+            broke_off = has_session and self._last_received() > flight.sent_at
         self._handler.done(flight.request, outcome, broke_off=broke_off)
         self.writer.news.set()
 
     def _expire(self, request_id: int, now: float) -> None:
         """Cancel a read that the planner no longer waits for. If it took too long, it has failed."""
         flight = self._in_flight.drop(request_id)
-        # A read that expired before its timeout is merely unwanted. (The planner's sums round: hence the
-        # grain.)
-        if flight is None or now - flight.sent_at < self._options.timeout - TIMER_GRAIN_SECONDS:
+        if flight is None:
+            return
+        # A read that expired before its timeout is merely unwanted. The grain allows for rounding in the
+        # planner's sums.
+        if now - flight.sent_at < self._options.timeout - TIMER_GRAIN_SECONDS:
             return
         request = flight.request
         error = DeadlineError(
@@ -378,9 +352,11 @@ class Driver:
         """Wait until the current form is known, and read in it from now on."""
         await self._forms.settle()
         self._form = form = self._forms.form
+        # A queue and a whole resource have no pages whose size could be limited.
         is_limited = not form.is_queue and form.name != "whole"
         self._read = partial(self._page_limit.read, form.read) if is_limited else form.read
         self.writer.on_stored = form.on_stored
+        # Pages that fit the ring only one at a time are not worth planning.
         if form.page_bytes is not None and 2 * form.page_bytes <= self.pipe.ahead_bytes:
             self._planner.set_page_bytes(form.page_bytes)
         if not is_limited:
@@ -392,10 +368,12 @@ class Driver:
         assert refusal is not None
         self._restart(0)
         self._leave_refused_sequential()
-        is_empty = self._size_bytes == 0
-        ended_by = (refusal.claims_end if is_empty else None) or self._forms.refuse(
-            refusal, now=trio.current_time(), has_bytes_past_0=self._handler.has_bytes_past_0
-        )
+        # A claim of the end at byte 0 is true if the announced size is 0. Otherwise it counts as a refusal.
+        ended_by = refusal.claims_end if self._size_bytes == 0 else None
+        if ended_by is None:
+            ended_by = self._forms.refuse(
+                refusal, now=trio.current_time(), has_bytes_past_0=self._handler.has_bytes_past_0
+            )
         if ended_by is None:
             await self._settle_form()
         else:
@@ -403,8 +381,8 @@ class Driver:
 
     # --- sequential reading --------------------------------------------------------------------------------
 
-    def _follow_plan(self, plan: SequentialPlan, nursery: trio.Nursery) -> None:
-        """Go over from the planner's pages to sequential reading, from the tail of the pipe."""
+    def _start_sequential(self, plan: SequentialPlan, nursery: trio.Nursery) -> None:
+        """Change from the planner's pages to sequential reading, at the tail of the pipe."""
         self._in_flight.drop_all()
         self._planner.seek(self.pipe.tail)
         self._handler.forget()
@@ -416,8 +394,8 @@ class Driver:
             writer=self.writer,
             planner=self._planner,
             support=self._support,
-            ask=self._ask,
-            on_end=self._on_end,
+            ask=self._probe,
+            on_end=self._finish,
         )
         # The handler keeps the plan without its answers, so that each is freed once it is fed.
         self._handler.plan = SequentialPlan(page_bytes=plan.page_bytes, is_queue=plan.is_queue)
@@ -431,19 +409,20 @@ class Driver:
                 if not self._handler.has_bytes and is_refusal(error):
                     self._handler.refusal = Refusal(error=error)
                 else:
-                    self._broken = self._broken or error
+                    self._broken = self._broken or error  # `_drive` raises it
                 self.writer.news.set()
 
     def _leave_refused_sequential(self) -> None:
-        """End sequential reading, if it goes on, because its form was refused."""
-        if self._sequential is not None:
-            self._sequential_scope.cancel()
-            self._sequential_scope = trio.CancelScope()
-            self._sequential = None
-            self._handler.plan = None
-            self._enter(PhaseEvent.REFUSED)
+        """End sequential reading, if it has begun, because its form was refused."""
+        if self._sequential is None:
+            return
+        self._sequential_scope.cancel()
+        self._sequential_scope = trio.CancelScope()
+        self._sequential = None
+        self._handler.plan = None
+        self._enter(PhaseEvent.REFUSED)
 
-    async def _ask(self, start: int, end: int) -> Answer:
+    async def _probe(self, start: int, end: int) -> Answer:
         """Have the planner send one read for `Sequential`, and return its answer."""
         send, receive = trio.open_memory_channel[Answer | PlayheadError](math.inf)
         self._handler.on_probe = send.send_nowait
@@ -457,7 +436,7 @@ class Driver:
             raise outcome
         return outcome
 
-    def _on_end(self) -> None:
+    def _finish(self) -> None:
         """Report the end to the form and to the pipe. Called once every byte before it was written."""
         self._end = self._planner.end
         if (on_end := self._form.on_end) is not None and self._end is not None:
@@ -469,24 +448,24 @@ class Driver:
 
     # --- the end and the break -----------------------------------------------------------------------------
 
-    def _check(self, now: float) -> None:
-        """Report the end to the pipe, or raise the error that breaks the stream."""
-        handler, planner = self._handler, self._planner
+    def _raise_if_broken(self) -> None:
+        """Raise the error that breaks the stream, if any."""
         if self._broken is not None:
             raise self._broken
-        is_broken = handler.broken is not None or planner.broken is not None
-        if is_broken and (error := handler.break_error()) is not None:
+        if self._handler.broken is None and self._planner.broken is None:
+            return
+        if (error := self._handler.break_error()) is not None:
             raise error
-        if handler.has_bytes and not self._has_delivered:
+
+    def _note_progress(self) -> None:
+        """Act on the first byte, and on the end."""
+        if self._handler.has_bytes and not self._has_delivered:
             self._has_delivered = True
             self._form.on_delivered()
-        if handler.has_bytes and self._phase is Phase.PROBING:
+        if self._handler.has_bytes and self._phase is Phase.PROBING:
             self._enter(PhaseEvent.BYTES)
-        if planner.finished and (self._phase is Phase.PROBING or self._phase is Phase.PLANNED):
-            self._on_end()
-        waited = planner.waited_seconds(now)
-        if (waited >= STATUS_SECONDS) is (self._waiting_since is None):
-            self._report_waiting(waited, now)
+        if self._planner.finished and self._phase in {Phase.PROBING, Phase.PLANNED}:
+            self._finish()
 
     def _break(self, error: PlayheadError) -> None:
         """Break the stream: end all reads, and raise `error` in the reader."""
@@ -503,25 +482,6 @@ class Driver:
         self._in_flight.drop_all()
         self._sequential_scope.cancel()
         self.writer.abort(error)
-
-    def _report_waiting(self, waited: float, now: float) -> None:
-        """Report that a wait has become long, or that it is over."""
-        event: StreamEvent
-        if self._waiting_since is None:
-            self._waiting_since = now - waited
-            allowed = self._planner.allowed_seconds()
-            event = StreamWaiting(
-                seconds=waited,
-                offset=self.pipe.tail,
-                last_error=self._handler.last_error,
-                patience_seconds=allowed,
-                ended_by="timeout" if allowed > self._options.patience_seconds else "patience",
-            )
-        else:
-            event = StreamResumed(seconds=now - self._waiting_since)
-            self._waiting_since = None
-        for on_event in self.watchers:
-            on_event(event)
 
     # --- the stream's owner ---------------------------------------------------------------------------------
 
@@ -576,41 +536,27 @@ class Driver:
 
     def set_reader_waits(self, waits: bool, /) -> None:
         """Record that the reader begins, or stops, waiting for bytes."""
-        self._reader_waits = waits
-        now = trio.current_time()
-        if self._demand is Demand.PAUSED:
-            self._planner.set_demand(now, "paused")
-        elif waits and self._demand is Demand.WAITING:
-            self._planner.set_demand(now, "waiting")
-            if self._wakes_at > now + STATUS_SECONDS:
-                self.writer.news.set()
-        else:
-            self._planner.set_demand(now, "supplied")
+        self._update_wait(reader_waits=waits)
 
     def set_demand(self, demand: Demand) -> None:
         """See `RangeStream.set_demand`."""
-        self._demand = demand
-        self.set_reader_waits(self._reader_waits)
+        self._update_wait(demand=demand)
+
+    def _update_wait(self, *, reader_waits: bool | None = None, demand: Demand | None = None) -> None:
+        now = trio.current_time()
+        self.wait.update(now, reader_waits=reader_waits, demand=demand)
+        if self.wait.costs_patience and self._wakes_at > now + STATUS_SECONDS:
+            self.writer.news.set()  # the driver must be awake in time to report a long wait
 
     def can_play(self, in_hand_bytes: int, bytes_per_second: float, now: float) -> bool:
         """See `RangeStream.can_play`."""
-        self._in_flight.bytes_per_second = bytes_per_second
-        if self.pipe.closed:
-            return True
-        if self.is_queue:
-            return in_hand_bytes > 0  # waiting gains nothing: the arrival of the next chunk is unknown
-        if self._phase is Phase.SEQUENTIAL:
-            return in_hand_bytes >= SEQUENTIAL_START_SECONDS * bytes_per_second
-        total = self.total_bytes()
-        left_bytes = None if total is None else max(0, total - self.pipe.tail + in_hand_bytes)
-        first_at = self.writer.first_byte_at
-        wanted = self._in_flight.wait_bytes(now if first_at is None else first_at)
-        if self._forms.form.waits_for_others():
-            unforeseen = UNFORESEEN_START_SECONDS * bytes_per_second
-            wanted = max(wanted, min(unforeseen, self.pipe.ahead_bytes / 2))
-        if in_hand_bytes < (wanted if left_bytes is None else min(wanted, left_bytes)):
-            return False
-        return self._planner.can_play(now, in_hand_bytes, bytes_per_second, left_bytes)
+        return self._start_rule.can_play(
+            in_hand_bytes,
+            bytes_per_second,
+            now,
+            total_bytes=self.total_bytes(),
+            is_sequential=self._phase is Phase.SEQUENTIAL,
+        )
 
     def total_bytes(self) -> int | None:
         """Return the accepted end, else the announced size."""

@@ -55,10 +55,7 @@ _QueueEntry = tuple[float, int, object, Callable[[], None]]
 
 
 class Background:
-    """The reads of all streams of an event loop, and the streams that wait to send one.
-
-    Streams of other event loops are not seen.
-    """
+    """The reads of all streams of one event loop, and the streams that wait to send a read."""
 
     def __init__(self) -> None:
         self._streams: dict[object, Callable[[], None]] = {}
@@ -124,9 +121,11 @@ class Background:
     def has_room(
         self, stream: object, *, now: float, wake: Callable[[], None], dry_at: float | None = None
     ) -> bool:
-        """Return whether `stream` may send a background read or, with `dry_at`, an urgent one; without it,
-        its reader runs dry at that time. If not, `wake` is called when it may. Call again at `until` at the
-        latest.
+        """Return whether `stream` may send a read. If not, `wake` is called when it may; call this again at
+        `until` at the latest.
+
+        `dry_at` makes the read urgent: the time at which the stream's reader runs dry without it. Without
+        `dry_at` it is a background read.
 
         A stream that was woken may send without another comparison, which could make it wait for ever: while
         its reader takes nothing, its `dry_at` moves on with the clock, past those of the waiting streams.
@@ -186,7 +185,7 @@ class Background:
         self._bytes -= self._reads.pop(read)[1]
 
     def pass_turn(self) -> None:
-        """If there is room, wake the stream that runs dry first. If none has an urgent read, wake the stream
+        """Wake the stream that runs dry first, if there is room. If none has an urgent read, wake the stream
         that has waited longest; it then goes to the end of the queue.
 
         A stream that may send but has nothing to send must call this, so that another can use the room.

@@ -105,8 +105,8 @@ class StreamOptions:
     """The tool that hands out chunks, for the strategy `poll`. None: its outputSchema identifies it."""
 
     only_repeatable: bool = False
-    """Use only forms whose reads have no effects: no queue, and only tools that declare that their calls can
-    be repeated. For a look at the beginning of a resource that is not played."""
+    """True to use only forms whose reads have no effects: no queue, and only tools that declare that their
+    calls can be repeated. For a look at the beginning of a resource that is not played."""
 
     on_event: Callable[[StreamEvent], None] | None = None
     """Called in the trio thread when the reader has waited for three seconds, and when bytes arrive again;
@@ -189,7 +189,7 @@ class StreamStatistics:
     size_bytes: int | None
     """The announced size."""
     size_was_wrong: bool
-    """Bytes arrived past the announced size, or the resource ended below it."""
+    """True if bytes arrived past the announced size, or the resource ended below it."""
     ranges_ignored_from: int | None
     """First offset that was answered with the whole resource; None if none was, or all were."""
     strategy: str

@@ -28,16 +28,17 @@ from playhead.limits import KIB
 from playhead.stream.answer import Answer, leading
 
 FINGERPRINT_BYTES = 4 * KIB
-"""The length of the fingerprint: a block of most file systems. Two different pages of music never begin with
-so many equal bytes."""
+"""The length of the fingerprint. Two different pages of music never begin with so many equal bytes."""
 SUSPECT_BYTES = 64
-"""Shorter answers may begin like the resource by chance: a header, a few equal bytes."""
+"""The shortest answer that may be suspect. A shorter one may equal the beginning by chance: a header, or a
+few equal bytes."""
 PERIOD_BYTES = KIB
-"""A fingerprint with this period or a shorter one does not identify its offset."""
+"""The longest period with which a fingerprint does not identify its offset."""
 FIRST_KEPT_BYTES = 64 * KIB
 """The longest answer at offset 0 that is saved for comparison: several times a first page."""
 DISCARDS = 3
-"""Answers discarded at one offset that break the stream: caches that fill may cause one or two."""
+"""The discarded answers at one offset that break the stream. A cache that is being filled may cause one or
+two."""
 REMEMBERED_OFFSETS = 256
 """Limits the offsets for which discarded answers are counted."""
 
@@ -79,10 +80,12 @@ class Reason(Enum):
     """Read the last byte of the answer, at its offset. If the answer is the whole resource, nothing is
     there."""
     SIZE = "size"
-    """The same for an answer that is as long as the announced size, and one byte longer than its range: the
-    server may also take the end of a range as inclusive."""
+    """Read the last byte, as for `LAST`, of an answer that is as long as the announced size and one byte
+    longer than its range. The server may have sent the whole resource, or taken the end of the range as
+    inclusive."""
     SHIFTED = "shifted"
-    """Read from one byte later, to tell a resource that repeats its beginning from a server that does."""
+    """Read from one byte later, to tell a resource that repeats its beginning from a server that always sends
+    the beginning."""
     PAST = "past"
     """Find out whether an answer at the announced size, and as long as that, is the whole resource again."""
     FAR = "far"

@@ -11,7 +11,6 @@ file.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,9 +23,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from playhead.concurrency import iter_leaves
-from playhead.errors import BusyError, ClosedError, DigestError, LimitError, UsageError
+from playhead.errors import BusyError, ClosedError, LimitError, UsageError
 from playhead.limits import DEFAULT_LIMITS, KIB, Limits
 from playhead.stream.answer import ReadRange
+from playhead.stream.digest_check import DigestCheck
 from playhead.stream.driver import CLOSED, NO_SEEK, Driver
 from playhead.stream.negotiation import LateForm, RangeForm
 from playhead.stream.options import (
@@ -48,50 +48,6 @@ FILE_BYTES = 64 * KIB
 SAVE_BYTES = 256 * KIB
 """The size of a write, which is one call in a worker thread: large enough to be cheap, and far below the
 ring."""
-
-
-class DigestCheck:
-    """Compares the SHA-256 of a stream that was read as a whole with the one that its source announced.
-
-    Bytes are hashed in order. If the reader skips some, hashing stops until it seeks back to them.
-    """
-
-    def __init__(self, expected: Callable[[], str | None]) -> None:
-        """`expected` returns the announced digest in hexadecimal, or None. It is final once the first byte
-        can be read."""
-        self._find = expected
-        self._expected: str | None = None
-        self._has_begun = False
-        self._hash = hashlib.sha256()
-        self._hashed_bytes = 0
-
-    @property
-    def expected(self) -> str | None:
-        return self._find()
-
-    def read(self, offset: int, data: Buffer) -> None:
-        """Hash `data`, which was read at `offset`. Empty `data` means the end.
-
-        Raises `DigestError` at the end if the digests differ.
-        """
-        if not self._has_begun:
-            self._has_begun, self._expected = True, self._find()
-        expected = self._expected
-        if expected is None:
-            return
-        view = memoryview(data).cast("B")
-        end = offset + len(view)
-        if offset <= self._hashed_bytes < end:
-            self._hash.update(view[self._hashed_bytes - offset :])
-            self._hashed_bytes = end
-        elif not view and offset == self._hashed_bytes and (digest := self._hash.hexdigest()) != expected:
-            raise DigestError(
-                f"expected {offset} bytes with the SHA-256 {expected}, got {digest}: the file is damaged, or"
-                " not the one that was announced; read it again, or report it to the server's author",
-                offset=offset,
-                expected=expected,
-                got=digest,
-            )
 
 
 class RangeStream(trio.abc.ReceiveStream, Reader):
@@ -343,7 +299,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
         """Also call `on_event` when the reader has waited for three seconds, and when bytes arrive again."""
-        self._driver.watchers.append(on_event)
+        self._driver.wait.watchers.append(on_event)
 
     def statistics(self) -> StreamStatistics:
         """Return a snapshot."""

@@ -216,6 +216,12 @@ class ResponseHandler:
                     "served bytes past it; the server contradicts itself: report it to its author",
                     offset=offset,
                 )
+            case "shrunken":
+                return ResourceChangedError(
+                    f"{server}: expected a growing resource to keep its bytes, got none from {offset} on,"
+                    " where it had some; read it again from the start",
+                    offset=offset,
+                )
             case "stagnant":
                 return LimitError(
                     f"{server}: expected new bytes from {offset} on, got {amount:g} answers in a row "

@@ -78,7 +78,7 @@ class Sequential:
             self.planner.set_end(plan.answers[0].end, "whole")
 
     def can_seek(self, offset: int) -> bool:
-        """False if a seek to `offset` would read the whole resource again. From any thread."""
+        """Return False if a seek to `offset` would read the whole resource again. From any thread."""
         answer = self._feeding
         return self._page_bytes is not None or (answer is not None and answer.offset <= offset <= answer.end)
 

@@ -38,7 +38,7 @@ _PAGE_SIZES: Final = frozenset(["pagesize", "perpage", "pagelength", "pagebytes"
 _ADDRESSES: Final = frozenset(["url", "uri", "resourceuri", "resourceurl", "address", "link", "href"])
 """The names of variables that take the address of a resource."""
 _GUESSED: Final = 2
-"""The rank of guesses in `_order`."""
+"""The rank of guesses among the matches (`_order`)."""
 MATCHES_MAX: Final = 4
 """Limits the templates that are tried for one link."""
 

@@ -62,6 +62,7 @@ impl Planner {
             self.ending.claimed_at(),
             self.barrier.map(|(at, _)| at),
             Some(self.room_to),
+            self.present_bytes(),
         ]
         .into_iter()
         .flatten()
@@ -111,6 +112,7 @@ impl Planner {
                 && !self.estimates.serial.is_certain()
                 && self.flights.len() < self.in_flight_limit()
                 && !first.held
+                && !self.asks_for_growth(first)
                 && (first.overtaken >= OVERTAKEN_TO_HEDGE || is_last)
         })
     }
@@ -135,8 +137,9 @@ impl Planner {
     /// The page at the frontier, if the link, the room and the end allow it.
     pub(super) fn next_page(&mut self, head: u64) -> Option<Request> {
         self.frontier = self.taken.contiguous_end(self.frontier);
-        let measures_floor = self.estimates.floor_is_stale(self.now);
         let start = self.frontier;
+        let asks_for_growth = self.present_bytes().is_some_and(|size| start >= size);
+        let measures_floor = !asks_for_growth && self.estimates.floor_is_stale(self.now);
         let is_paced = self.paced_until().is_some_and(|at| at > self.now);
         // In an outage only the page at the first missing byte is read, which may be a new one.
         let is_retry = self.patience.is_outage() || self.failed.contiguous_end(start) > start;
@@ -144,6 +147,7 @@ impl Planner {
         if is_paced
             || !is_due
             || !self.may_request_at(start)
+            || !self.may_grow_at(start)
             || self.is_asleep(head)
             || !self.link_has_room(measures_floor)
         {
@@ -159,6 +163,10 @@ impl Planner {
             (None, Size::Announced { total, .. }) if start < total => min(page, total - start),
             (None, Size::Announced { .. }) => self.sizing.small_bytes(),
             (None, Size::Unknown | Size::Refuted) => page,
+        };
+        let size = match self.present_bytes() {
+            Some(present) if start < present => size.min(present - start),
+            _ => size,
         };
         let size = if is_retry {
             size.min(self.retry_bytes)
@@ -185,7 +193,11 @@ impl Planner {
         let end = start + not_marker(end - start);
         self.frontier = end;
         self.newest = (self.now, end - start);
-        if !measures_floor {
+        if asks_for_growth {
+            if let Some(growth) = &mut self.growth {
+                growth.asked(self.now);
+            }
+        } else if !measures_floor {
             self.sizing.requested_page(page);
         }
         Some(self.issue(start, end, is_retry, Purpose::Page))

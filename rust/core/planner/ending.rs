@@ -39,6 +39,8 @@ pub enum EndedBy {
     Error,
     /// One answer that holds the whole resource.
     Whole,
+    /// A growing resource whose end the server does not announce stopped growing.
+    NoGrowth,
 }
 
 /// An accepted end.

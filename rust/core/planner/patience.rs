@@ -108,6 +108,10 @@ impl Patience {
             .map(|since| since + (seconds - self.waited_before))
     }
 
+    pub fn is_paused(&self) -> bool {
+        self.demand == Demand::Paused
+    }
+
     /// Records a new byte. Only bytes of the head page (`head_moved`) end its refusal.
     pub fn progress(&mut self, now: f64, head_moved: bool) {
         self.restore(now);

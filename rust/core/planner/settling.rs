@@ -120,9 +120,11 @@ impl Planner {
         got_to: u64,
         new_bytes: u64,
         is_end: bool,
+        asks_for_growth: bool,
     ) {
         let request_bytes = flight.end - flight.start;
-        let is_page = matches!(flight.purpose, Purpose::Page | Purpose::Hedge);
+        // What a growing resource has by now tells nothing about the link, or the server's pages.
+        let is_page = matches!(flight.purpose, Purpose::Page | Purpose::Hedge) && !asks_for_growth;
         let received = &self.received;
         self.flights.supersede(self.now, |twin| {
             let is_page = matches!(twin.purpose, Purpose::Page | Purpose::Hedge);
@@ -241,6 +243,7 @@ impl Planner {
         };
         if let Some(code) = code
             && (is_head || self.total() == Some(flight.start))
+            && self.growth.is_none()
             && let Some(end) = self.ending.error_answer(flight.start.max(tail), code)
         {
             return self.end_at(end);
@@ -252,6 +255,7 @@ impl Planner {
         for hole in missing {
             self.failed.insert(hole);
         }
+        self.growth_failed(flight);
         self.failed_at(flight.start.max(tail), flight, failure);
     }
 

@@ -11,7 +11,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from playhead.cli.player_keys import Key, KeyParser, PlayerKeys
+from playhead.cli.key_parser import Key, KeyParser
+from playhead.cli.player_keys import PlayerKeys
 from playhead.cli.terminal import Terminal
 from playhead.errors import PlaybackError
 from playhead.playback.state import PlayerState, Status

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from playhead.client import connect
-from playhead.client.session.shared_reads import Arrivals
+from playhead.client.session.arrivals import Arrivals
 from playhead.stream.reader import open_forms
 from playhead.stream.strategies import ResourceRequest
 from tests.servers.raw_http import Exchange, raw_http

@@ -17,7 +17,8 @@ from trio.testing import MockClock
 from playhead.cache import BLOCK_BYTES, MemoryCache, PageCache
 from playhead.cache.directory import DirectoryCache
 from playhead.cache.valkey import ValkeyCache
-from playhead.client.session.shared_reads import CachedReads, SessionReads
+from playhead.client.session.cached_reads import CachedReads
+from playhead.client.session.shared_reads import SessionReads
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import ConnectionLostError, PlayheadError, ResourceChangedError
 from playhead.limits import DEFAULT_LIMITS

@@ -18,10 +18,10 @@ import trio.testing
 from trio.testing import MockClock
 
 from playhead.client import Session, connect
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.connection import Connection
 from playhead.client.session.elicitation import Handler, RefusedError
 from playhead.client.session.list_changed import ToolListChanges
-from playhead.client.session.shared_reads import Arrivals
 from playhead.client.session.supervisor import Supervisor
 from playhead.client.transports.carrier import CarrierFactory
 from playhead.errors import (

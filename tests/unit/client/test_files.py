@@ -18,7 +18,8 @@ from mcp_types import CLIENT_CAPABILITIES_META_KEY
 from playhead import errors
 from playhead.client import Session, connect
 from playhead.client.call_results.media import ResourceMedia
-from playhead.client.call_results.tee import NotSaved, Saved, TeeMedia
+from playhead.client.call_results.spool import NotSaved, Saved
+from playhead.client.call_results.tee import TeeMedia
 from playhead.config.outputs import OutputStore
 from playhead.config.servers import ServerConfig
 from playhead.limits import DEFAULT_LIMITS, Limits

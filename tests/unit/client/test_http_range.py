@@ -13,10 +13,10 @@ import trio
 from trio.testing import MockClock
 
 from playhead import errors
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.downloads import Download
 from playhead.client.session.http_range import ResourceVersion, fetch_range
 from playhead.client.session.http_range_reader import HttpRangeReader
-from playhead.client.session.shared_reads import Arrivals
 from playhead.client.transports.http_client import HttpClient
 from playhead.limits import Limits
 from tests.servers.answering_network import Answer, answering_client

@@ -17,7 +17,7 @@ import trio
 from mcp.shared.auth import OAuthClientInformationFull
 
 from playhead.client import Session, connect
-from playhead.client.oauth.build import open_redirect
+from playhead.client.oauth.redirect import open_redirect
 from playhead.config.auth import ClientCredentials, OAuthLogin
 from playhead.config.servers import ServerConfig, load_servers
 from playhead.errors import (

@@ -15,7 +15,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import AudioContent, CallToolResult, ImageContent, ResourceLink, TextContent
 
 from playhead.client.call_results.processing import DELIVERED
-from playhead.client.call_results.tee import Saved, TeeMedia
+from playhead.client.call_results.spool import Saved
+from playhead.client.call_results.tee import TeeMedia
 from playhead.client.hub import Hub, open_hub
 from playhead.config.examples import summarise
 from playhead.config.outputs import OutputStore, SavedOutput

@@ -14,7 +14,8 @@ from mcp_types import JSONRPCRequest
 from trio.testing import wait_all_tasks_blocked
 
 from playhead.client import Session, connect
-from playhead.client.session.shared_reads import Arrivals, SessionReads, SharedReads
+from playhead.client.session.arrivals import Arrivals
+from playhead.client.session.shared_reads import SessionReads, SharedReads
 from playhead.errors import ClosedError, ServerError
 from playhead.stream.answer import Page
 from playhead.stream.in_flight import READ_SCOPE

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from playhead.client.call_results import tee as tee_module
-from playhead.client.call_results.tee import SPOOL_BYTES, NotSaved
+from playhead.client.call_results import spool as spool_module
+from playhead.client.call_results.spool import SPOOL_BYTES, NotSaved
 from playhead.config.outputs import OutputStore, OutputWriter
 
 
@@ -23,7 +23,7 @@ def writers(store: OutputStore) -> Callable[[], OutputWriter]:
 
 
 async def test_a_stream_that_contradicts_itself_about_its_end_is_not_saved(store: OutputStore) -> None:
-    pipe = tee_module.Spool(writers(store), size_bytes=None)
+    pipe = spool_module.Spool(writers(store), size_bytes=None)
     pipe.start()
     pipe.put(0, bytes(20))
     pipe.end(10)
@@ -35,14 +35,14 @@ async def test_a_stream_that_contradicts_itself_about_its_end_is_not_saved(store
 async def test_what_waits_for_the_disk_is_bounded(
     store: OutputStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tee_module, "HOLD_BYTES_PER_SECOND", 1 << 40)  # let go at once
+    monkeypatch.setattr(spool_module, "HOLD_BYTES_PER_SECOND", 1 << 40)  # let go at once
     gate = threading.Event()
 
     def stuck() -> OutputWriter:
         assert gate.wait(60)
         return writers(store)()
 
-    pipe = tee_module.Spool(stuck, size_bytes=None)
+    pipe = spool_module.Spool(stuck, size_bytes=None)
     pipe.start()
     piece = bytes(64 * 1024)
     pieces = 3 * SPOOL_BYTES // len(piece)

@@ -15,9 +15,11 @@ import pytest
 import trio
 
 from playhead import connect
+from playhead.client.call_results import spool as spool_module
 from playhead.client.call_results import tee as tee_module
 from playhead.client.call_results.media import BytesMedia
-from playhead.client.call_results.tee import NotSaved, Saved, SavingOutcome, TeeMedia
+from playhead.client.call_results.spool import NotSaved, Saved, SavingOutcome
+from playhead.client.call_results.tee import TeeMedia
 from playhead.config.outputs import OutputStore, OutputWriter
 from playhead.errors import ClosedError, DiskFullError, StreamBrokenError
 from playhead.playback.files import FileMedia
@@ -361,8 +363,8 @@ async def test_a_folder_that_cannot_be_written_does_not_keep_music_from_playing(
 async def test_bytes_dropped_for_a_slow_disk_are_read_again_after_the_end(
     store: OutputStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tee_module, "SPOOL_BYTES", 64 * 1024)
-    monkeypatch.setattr(tee_module, "HOLD_BYTES_PER_SECOND", 1 << 40)  # let go at once
+    monkeypatch.setattr(spool_module, "SPOOL_BYTES", 64 * 1024)
+    monkeypatch.setattr(spool_module, "HOLD_BYTES_PER_SECOND", 1 << 40)  # let go at once
     gate = threading.Event()
     data = bytes(range(256)) * 1024
     paged = PagedMedia(data)

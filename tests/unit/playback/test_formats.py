@@ -12,15 +12,8 @@ from playhead.errors import UnsupportedFormatError
 from playhead.playback.containers.flac import FlacLocator
 from playhead.playback.containers.mpeg import MpegLocator
 from playhead.playback.containers.wav import WavLocator
-from playhead.playback.formats import (
-    DECODED,
-    EXTRA_DECODED,
-    PcmFormat,
-    RawPcm,
-    SampleFormat,
-    identify,
-    parse_raw_pcm,
-)
+from playhead.playback.formats import PcmFormat, SampleFormat
+from playhead.playback.identification import DECODED, EXTRA_DECODED, RawPcm, identify, parse_raw_pcm
 from tests.unit.playback.pieces import DATA
 
 
@@ -160,7 +153,7 @@ def test_raw_pcm_without_a_possible_rate_is_refused_with_an_example(mime_type: s
 def test_a_format_without_a_decoder_is_named_with_the_extra_that_adds_it(
     name: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playhead.playback.formats.has_extra", lambda extra: False)
+    monkeypatch.setattr("playhead.playback.identification.has_extra", lambda extra: False)
     with pytest.raises(
         UnsupportedFormatError, match=rf"{words}.*`formats`.*pip install 'playhead\[formats\]'"
     ):

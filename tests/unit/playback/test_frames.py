@@ -23,7 +23,7 @@ from playhead.playback import (
 )
 from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
-from playhead.playback.sinks.frames import FrameSchedule
+from playhead.playback.sinks.frame_schedule import FrameSchedule
 from playhead.testing.sinks import buffer_of, open_buffer, tone
 from tests.tones import decoded_opus, sine, strength_and_rest, wave_file
 

@@ -198,7 +198,7 @@ async def test_a_seek_leaves_a_read_that_hangs() -> None:
         media = StreamMedia(read_range, len(data))
         await player.play(media)
         await hung.wait()
-        await wait_until(lambda: media.stream.position >= 8 << 10 and media.stream._driver._reader_waits)
+        await wait_until(lambda: media.stream.position >= 8 << 10 and media.stream._driver.wait.reader_waits)
         with trio.fail_after(20):
             await player.seek(40.0)
             assert player.snapshot().position_seconds == 40.0

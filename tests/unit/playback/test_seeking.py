@@ -22,7 +22,7 @@ from playhead.content.coded_frames import mpeg_frame
 from playhead.errors import SeekError, StreamBrokenError
 from playhead.playback.decoder import MiniaudioDecoder, PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.formats import Identified
+from playhead.playback.identification import Identified
 from playhead.stream.source import BytesReader
 from tests.unit.playback.pieces import DATA, MUSIC
 

@@ -40,6 +40,7 @@ from playhead.playback.sinks import (
     NullSink,
     PcmSink,
     WaveSink,
+    silent_stderr,
 )
 from playhead.playback.sinks import device as device_sink
 from playhead.playback.sinks import null as null_sink
@@ -47,11 +48,11 @@ from playhead.playback.sinks import wave as wave_sink
 from playhead.playback.sinks.device import (
     LOST_SECONDS,
     Device,
-    SilentStderr,
     fixed_size_flag,
     play_through_device,
     user_data_offset,
 )
+from playhead.playback.sinks.silent_stderr import SilentStderr
 from playhead.stream.source import Demand
 from playhead.testing.sinks import SINK_LAWS, MakeSink, SinkLaw, buffer_of, law_name, open_buffer, tone
 from tests.unit.playback.pieces import wait_until
@@ -725,7 +726,7 @@ async def test_no_sound_card_is_one_quiet_error_with_a_remedy(capfd: pytest.Capt
 def test_a_program_without_standard_error_can_play(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = os.dup(2)
     os.close(closed)
-    monkeypatch.setattr(device_sink, "_STDERR", closed)
+    monkeypatch.setattr(silent_stderr, "_STDERR", closed)
     for _ in range(2):
         with SilentStderr():
             pass

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from playhead.playback.byte_rate import ByteRate
 from playhead.playback.containers.mpeg import MpegLocator
 from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.formats import ByteRate
 from playhead.testing.media import ScriptedReader
 from tests.unit.playback.pieces import DATA
 

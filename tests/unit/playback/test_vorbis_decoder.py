@@ -18,7 +18,7 @@ from playhead.content.audio import AudioFormat
 from playhead.errors import DecodeError, UnsupportedFormatError
 from playhead.playback.decoder import MiniaudioDecoder, PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.formats import Identified
+from playhead.playback.identification import Identified
 from playhead.stream.source import BytesReader
 from tests.local_vorbis import decode_vorbis
 from tests.unit.playback.pieces import DATA

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playhead.stream.driver import AFTER, UNCHANGED, Phase, PhaseEvent, phase_after
+from playhead.stream.phases import AFTER, UNCHANGED, Phase, PhaseEvent, phase_after
 
 PAIRS = [(phase, event) for phase in Phase for event in PhaseEvent]
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def with_reasons(plan: Plan, failed: Mapping[int, str]) -> Plan:
-    """`plan`, with the reason for each link that could not be sniffed."""
+    """Return `plan` with the reason for each link that could not be sniffed."""
     if not failed:
         return plan
     return replace(
@@ -208,7 +208,7 @@ class CallResult(Postponed):
 
 
 def linked(link: Mapping[str, Any], *, streams: Streams, tool: str | None = None) -> ResourceMedia:
-    """The resource that a link of a result of `tool` leads to, by the fields of its block."""
+    """Return the resource that a link of a result of `tool` leads to, by the fields of its block."""
     if link["type"] == "file":
         from playhead.content.mending import file_value  # the SDK's types
 
@@ -238,7 +238,7 @@ def linked(link: Mapping[str, Any], *, streams: Streams, tool: str | None = None
 def _validator(link: Mapping[str, Any]) -> str:
     """Return the version that a link names: an entity tag or a digest, else its last change and its size.
 
-    A size alone is none: an edited recording may keep it.
+    A size alone is not a version, because an edited recording may have the same size.
     """
     meta: Mapping[str, Any] = link.get("_meta") or {}
     for name, value in sorted(meta.items(), key=lambda item: item[0] != ETAG_META):

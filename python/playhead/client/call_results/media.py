@@ -69,7 +69,8 @@ class ResourceMedia:
     file: FileValue | None = None
     """Set for a file that the server authorises for download (SEP-2631): no resource has its URI."""
     is_local: bool = False
-    """`uri` is that of a file of this machine, to be read below `ServerConfig.allow_paths`."""
+    """True if `uri` is a file of this machine, which may be read if it is below
+    `ServerConfig.allow_paths`."""
     validator: str = ""
     """The version of the bytes, as the link names it; empty if it does not. A page cache keeps versions apart
     by it."""

@@ -162,7 +162,7 @@ def _turn(result: CallResult, delivery: Delivery) -> TurnDecision:
 
 
 def _with_text(plan: Plan, text: str) -> Iterator[Disposition]:
-    """The dispositions with the handler's text instead of the result's own, and the media unchanged."""
+    """Yield the handler's text in place of the result's own, and the media unchanged."""
     yield SendText(
         index=-1, block=None, reason="the text of the handler", text=text, to_user=True, is_error=False
     )
@@ -194,7 +194,7 @@ class _Saving:
         self._open_writer = partial(outputs.open_writer, tool_id, arguments, tags=tags, metadata=metadata)
 
     def save_all(self, plan: Plan, limits: Limits) -> tuple[tuple[SavedOutput, ...], PlayheadError | None]:
-        """The saved outputs, and the first reason if some could not be saved.
+        """Return the saved outputs, and the first reason if some could not be saved.
 
         A block with invalid base64 does not affect the others; after a disk error nothing more is tried. Runs
         in a trio thread, and a cancellation ends it between two files: ten thousand blocks take minutes.

@@ -13,7 +13,7 @@ These parts replace behaviour of the SDK (2.3). Each can go when the SDK does wh
 * `OAuth._send_aside`: the SDK sends metadata and token requests through the client of the MCP request, past
   any address check and limit (accept a second client for them).
 * `filter_log`: the SDK logs a failed flow with a traceback that quotes token answers (log no traceback).
-* `build._ChosenScopes`: the SDK replaces configured scopes by the server's (keep them).
+* `login._ChosenScopes`: the SDK replaces configured scopes by the server's (keep them).
 * `FileTokens`: the SDK's storage cannot store a token's expiry and issuer (store them).
 """
 
@@ -48,8 +48,8 @@ from playhead.limits import KIB, Limits
 from playhead.net_guard import parse_origins
 
 ANSWER_BYTES = 256 * KIB
-"""Limits an answer to one of the flow's own requests. Authorization server metadata with every optional field
-is a few KiB."""
+"""Limits the answer to each of the flow's own requests. The metadata of an authorization server are a few
+KiB, even with every optional field."""
 
 EXPIRY_MARGIN_SECONDS: Final = 10.0
 """A token with less time left counts as expired, because it could expire before the request arrives."""
@@ -63,7 +63,7 @@ _OURS: Final[ContextVar[bool]] = ContextVar("playhead_oauth_flow", default=False
 
 
 class _WithoutTracebacks(logging.Filter):
-    """Drops records with an exception that are logged inside one of our flows; all other records pass."""
+    """Drops records with an exception that are logged inside one of our flows. All other records pass."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not record.exc_info or not _OURS.get()
@@ -124,7 +124,7 @@ class OAuth(httpx2.Auth):
         self._server = server
         self._needs_person = needs_person
         self.person_is_there = False
-        """True while a browser may be opened; set by `build._Login`."""
+        """True while a browser may be opened; set by `login.Login`."""
         self._restored = False
         """True once the saved tokens were read, without a saved refusal that a person has to settle."""
         self._refused: str | None = None
@@ -160,32 +160,33 @@ class OAuth(httpx2.Auth):
             yield request
 
     def _token(self) -> str | None:
-        """The current token, unless it is known to be expired or refused."""
+        """Return the current token, unless it is known to be expired or refused."""
         context = self._context
+        if context.current_tokens is None:
+            return None
         expires_at = context.token_expiry_time
-        if context.current_tokens is None or (
-            expires_at is not None and expires_at < time.time() + EXPIRY_MARGIN_SECONDS
-        ):
+        if expires_at is not None and expires_at < time.time() + EXPIRY_MARGIN_SECONDS:
             return None
         token = context.current_tokens.access_token
-        return token if token != self._refused else None
+        return None if token == self._refused else token
 
     async def _ready(self, request: httpx2.Request) -> str | None:
         """Return a usable token: the current one, else the saved one, else a refreshed one. `None` if there
         is none: the server then answers 401, which starts the flow."""
-        token = self._token()
-        has_nothing_saved = self._restored and self._context.current_tokens is None
-        if token is not None or has_nothing_saved:
+        if (token := self._token()) is not None:
             return token
+        if self._restored and self._context.current_tokens is None:  # nothing is saved
+            return None
         async with self._flow_lock:
-            if self._token() is None:  # no other request has got one meanwhile
-                challenge = await self._tokens.restore()
-                if challenge is not None and not self._restored and self._needs_person:
-                    self._challenge = challenge
-                    raise self._needs_permission_error(challenge)
-                self._restored = True
-                if self._token() is None and self._context.can_refresh_token():
-                    await self._refresh(request)
+            if (token := self._token()) is not None:  # another request has got one meanwhile
+                return token
+            challenge = await self._tokens.restore()
+            if challenge is not None and not self._restored and self._needs_person:
+                self._challenge = challenge
+                raise self._needs_permission_error(challenge)
+            self._restored = True
+            if self._token() is None and self._context.can_refresh_token():
+                await self._refresh(request)
             return self._token()
 
     async def _renewed(self, request: httpx2.Request, refused: httpx2.Response) -> str | None:
@@ -213,7 +214,7 @@ class OAuth(httpx2.Auth):
             return self._token()
 
     def _wants_more(self, refused: httpx2.Response) -> bool:
-        """True if `refused` names a scope that was not granted."""
+        """Return whether `refused` names a scope that was not granted."""
         tokens = self._context.current_tokens
         granted = (tokens.scope if tokens is not None else None) or ""
         wanted = extract_scope_from_www_auth(refused) or ""
@@ -258,8 +259,8 @@ class OAuth(httpx2.Auth):
         await self._drive(request, None)
 
     async def _drive(self, request: httpx2.Request, refused: httpx2.Response | None) -> None:
-        """Run the SDK's flow until it would send `request`. With `refused`, pass it that answer and run to
-        the end.
+        """Run the SDK's flow until it would send `request`. If `refused` is given, pass it to the flow as the
+        answer to `request`, and run the flow to its end.
 
         The server chooses the URLs of the other requests, for metadata, registration and tokens. Those
         outside its own origin go through the guarded client (`playhead.net_guard`), so that a server cannot
@@ -316,7 +317,7 @@ class OAuth(httpx2.Auth):
             self.check_issuer()
             raise self._denied(_reason(error)) from None
         except ValueError:
-            # pydantic's, for invalid metadata. Its text quotes the metadata.
+            # pydantic raises it for invalid metadata, which its message would quote.
             raise self._denied("the server or its authorization server sent invalid OAuth data") from None
 
     def check_issuer(self) -> None:
@@ -339,7 +340,8 @@ class OAuth(httpx2.Auth):
 
 
 def _reason(error: OAuthFlowError) -> str:
-    """The reason and the remedy. Not the error's own text, which may quote the authorization server."""
+    """Return the reason and the remedy, without the error's own text, which may quote the authorization
+    server."""
     match error:
         case OAuthRegistrationError():
             return (

@@ -50,7 +50,7 @@ class SavedTokens(BaseModel):
 
 
 def token_file(directory: Path, *, url: str, account: str) -> Path:
-    """The file for `url` and the account used there. Its name reveals neither."""
+    """Return the file for `url` and the account used there. Its name reveals neither."""
     return directory / f"{sha256(f'{account} {url}'.encode()).hexdigest()[:32]}.json"
 
 
@@ -70,7 +70,7 @@ class FileTokens:
         self._context = context
 
     async def load(self) -> SavedTokens:
-        """The content of the file; empty without a file."""
+        """Return the content of the file; empty without a file."""
         return await trio.to_thread.run_sync(self._read)
 
     async def restore(self) -> Challenge | None:

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import trio
 
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.elicitation import Handler, RefusedError
 from playhead.client.session.handshake import negotiate
-from playhead.client.session.liveness import GRACE_SECONDS, QUIET_SECONDS, Liveness, LivenessStep
+from playhead.client.session.read_repeats import ReadRepeats, SendCopy
 from playhead.client.session.requests import OnProgress
-from playhead.client.session.shared_reads import Arrivals
+from playhead.client.session.waiting_request import ProgressReport, WaitingRequest
 from playhead.client.transports.carrier import Carrier
 from playhead.client.transports.rpc_errors import from_answer, lost_session
 from playhead.concurrency import Broadcast, unwrap_exception_group
@@ -32,7 +34,6 @@ from playhead.errors import (
     DeadlineError,
     LimitError,
     PlayheadError,
-    RemoteError,
     TransportError,
 )
 from playhead.limits import Limits
@@ -52,9 +53,6 @@ from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
 from playhead.protocol.revisions import SERVER_INFO_META, client_capabilities
 
-ProgressReport = tuple[float, float | None, str | None]
-"""Progress, total and message of a report."""
-
 COURTESY_SECONDS: Final = 2.0
 """Limits the sending of a message that no caller waits for, such as a cancellation."""
 
@@ -71,32 +69,6 @@ _NOT_OFFERED: Final = {
 """The refusals of requests for which the program has no handler, in the words of the SDK."""
 
 _HANDSHAKE_SLOTS: Final = trio.lowlevel.RunVar[trio.Semaphore]("playhead_handshake_slots")
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A request whose caller waits for its answer. Times are trio's."""
-
-    outgoing: Outgoing
-    silent_seconds: float
-    total_seconds: float
-    started: float
-    report: Callable[[ProgressReport], None] | None
-    arrivals: Arrivals | None
-    touched: float = 0.0
-    """The time of the last byte of its answer or report of its progress."""
-    is_sent: bool = False
-    """True once `Carrier.request` has returned."""
-    answered: trio.Event = field(default_factory=trio.Event)
-    answer: Answered | None = None
-    failure: PlayheadError | None = None
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    exceeded_seconds: float | None = None
-    """The limit that the request exceeded: `silent_seconds`, `total_seconds`, or None so far."""
-    original: _Waiting | None = None
-    """The request of which this one is a copy. A sign of life of a copy counts for the original too."""
-    copies: list[trio.CancelScope] = field(default_factory=list)
-    """The scopes of the copies of this request, which are cancelled when it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +113,15 @@ class Connection:
         self._handlers = handlers or {}
         self._on_notification = on_notification
         self._last_asked = last_asked
-        self._replace = replace
-        self._liveness = Liveness()
-        self._quiet_seconds = math.inf if carrier.repeat_via == "none" else QUIET_SECONDS
-        """The time from a request to the first liveness step; infinite if no read can be repeated."""
-        self._heard = 0.0
-        """The time of the server's last sign of life, for any request."""
+        self._waiting: dict[int | str, WaitingRequest] = {}
+        self._repeats = ReadRepeats(
+            carrier,
+            self._waiting,
+            send_copy=self._send_copy,
+            replace=None if replace is None else partial(_replacement, self, replace),
+        )
         self._is_retired = False
         """True if the connection ends with its requests in flight; see `retire`."""
-        self._waiting: dict[int | str, _Waiting] = {}
         self._open_questions = 0
         """The number of the server's requests whose answers the carrier has not taken yet. Each costs a
         task."""
@@ -202,6 +174,7 @@ class Connection:
     def retire(self) -> None:
         """Call `leave` once the requests in flight have ended, subscriptions excepted. Idempotent."""
         self._is_retired = True
+        self._repeats.is_possible = False
         self._leave_if_idle()
 
     def _leave_if_idle(self) -> None:
@@ -230,7 +203,7 @@ class Connection:
         on_progress: OnProgress | None = None,
         arrivals: Arrivals | None = None,
         report: Callable[[ProgressReport], None] | None = None,
-        repeats: _Waiting | None = None,
+        repeats: WaitingRequest | None = None,
         id: str | None = None,
     ) -> dict[str, Any]:
         """Send a request and return the raw result.
@@ -242,7 +215,7 @@ class Connection:
         `ConnectionLostError` or another `TransportError` if the connection failed, `RemoteError` for an error
         answer, `UsageError` for `params` that are not JSON, and the exceptions of `on_progress`. On a
         deadline or cancellation the server is notified, if the revision allows it. `arrivals` is notified of
-        the bytes of the answer, and `report` of each progress report, without `on_progress`; `repeats`
+        the bytes of the answer, and `report` of each progress report (ignored with `on_progress`). `repeats`
         is the request of which this one is a copy.
         """
         if on_progress is not None:
@@ -263,9 +236,9 @@ class Connection:
         reports_progress = report is not None or method == "tools/call"
         outgoing = self.exchange.request(method, params, reports=reports_progress, id=id)
         now = trio.current_time()
-        waiting = _Waiting(outgoing, silent_seconds, total_seconds, now, report, arrivals, original=repeats)
+        waiting = WaitingRequest(outgoing, silent_seconds, total_seconds, now, report, arrivals, repeats)
         self._waiting[outgoing.id] = waiting
-        if now + min(silent_seconds, total_seconds, self._quiet_seconds) < self._wakes_at:
+        if now + min(silent_seconds, total_seconds, self._repeats.first_step_seconds) < self._wakes_at:
             self._earlier.set()
         try:
             with waiting.scope:
@@ -275,11 +248,13 @@ class Connection:
                     await waiting.answered.wait()
         except PlayheadError:
             if not waiting.answered.is_set():
-                self.exchange.cancel(outgoing.id)  # the carrier gave it up: the server needs no notification
+                self.exchange.cancel(
+                    outgoing.id
+                )  # the request has failed, so the server needs no notification
                 raise
         finally:
             del self._waiting[outgoing.id]
-            # The copies of an answered read are cancelled, too.
+            # An answered read is given up too if it has copies, to cancel them.
             if not waiting.answered.is_set() or waiting.copies:
                 self._give_up(waiting)
             if self._is_retired:
@@ -294,7 +269,7 @@ class Connection:
             messages.plain(answer.result, but_main=True)
         return answer.result
 
-    def _give_up(self, waiting: _Waiting) -> None:
+    def _give_up(self, waiting: WaitingRequest) -> None:
         """Forget a request and cancel its copies. If it has no answer, notify the server that it is
         cancelled.
 
@@ -311,7 +286,7 @@ class Connection:
             return
         self._nursery.start_soon(self._tell_cancelled, data, outgoing)
 
-    def _overdue(self, waiting: _Waiting) -> DeadlineError:
+    def _overdue(self, waiting: WaitingRequest) -> DeadlineError:
         seconds = waiting.exceeded_seconds
         kind = "in total" if seconds == waiting.total_seconds else "of silence"
         return DeadlineError(
@@ -349,11 +324,10 @@ class Connection:
                     self._touch(event.id)
                 case Answered():
                     waiting = self._waiting[event.id]
-                    waiting.answer = event
-                    self._heard = now = trio.current_time()
+                    self._repeats.heard = now = trio.current_time()
                     if waiting.arrivals is not None:
                         waiting.arrivals.note(now)
-                    waiting.answered.set()
+                    waiting.set_answer(event)
                     if not waiting.is_sent:
                         waiting.scope.cancel()  # ends `Carrier.request`, which is no longer needed
                 case Progressed():
@@ -369,29 +343,21 @@ class Connection:
                 case Faulted():
                     if event.id is not None:
                         assert isinstance(event.error, PlayheadError)
-                        self._fail(self._waiting[event.id], event.error)
+                        self._waiting[event.id].fail(event.error)
 
     def _touch(self, id: int | str | None) -> None:
-        self._heard = now = trio.current_time()
+        """Record a sign of life of one request or, if `id` is None, of all."""
+        self._repeats.heard = now = trio.current_time()
         for waiting in self._waiting.values() if id is None else (self._waiting.get(id),):
-            if waiting is not None and waiting.answer is None:
-                waiting.touched = now
-                if waiting.original is not None:
-                    waiting.original.touched = now
-                if waiting.arrivals is not None:
-                    waiting.arrivals.note(now)
+            if waiting is not None:
+                waiting.touch(now)
 
     def lost(self, error: PlayheadError) -> None:
         if self._failure is None:
             self._failure = error
             for waiting in self._waiting.values():
-                self._fail(waiting, error)
+                waiting.fail(error)
         self._ended.set()
-
-    def _fail(self, waiting: _Waiting, error: PlayheadError) -> None:
-        if waiting.failure is None and not waiting.answered.is_set():
-            waiting.failure = error
-            waiting.scope.cancel()
 
     # --- the server's requests ------------------------------------------------------------------------
 
@@ -444,98 +410,40 @@ class Connection:
         if scope is not None:
             scope.cancel()
 
-    # --- deadlines and repeated reads -----------------------------------------------------------------
+    # --- deadlines ------------------------------------------------------------------------------------
 
     # A request's scope has no deadline, because each byte would have to move it. Instead, one task sleeps
-    # until the earliest moment at which a request could have been silent for too long, looks when its last
-    # byte arrived, and cancels the request or sleeps on.
+    # until the first request may be overdue. If a byte of its answer has arrived meanwhile, the task sleeps
+    # on. Otherwise it cancels the request.
 
     async def _keep_time(self) -> None:
         """Cancel the requests that are overdue, and take the liveness steps that are due."""
         while True:
             self._earlier = trio.Event()
-            self._wakes_at = min([self._next_step_at(), *map(self._due, self._waiting.values())])
+            last_asked = self._last_asked()
+            due_times = [each.due_at(last_asked) for each in self._waiting.values()]
+            self._wakes_at = min([self._repeats.next_step_at(), *due_times])
             with trio.CancelScope(deadline=self._wakes_at):
                 await self._earlier.wait()
-            now = trio.current_time()
+            now, last_asked = trio.current_time(), self._last_asked()
             for waiting in self._waiting.values():
-                if self._due(waiting) <= now:
-                    in_total = waiting.started + waiting.total_seconds <= now
-                    waiting.exceeded_seconds = waiting.total_seconds if in_total else waiting.silent_seconds
-                    waiting.scope.cancel()
+                if waiting.due_at(last_asked) <= now:
+                    waiting.expire(now)
                 del waiting  # the variable would keep the answer alive while this task sleeps
-            if self._next_step_at() <= now:
-                step = self._liveness.step(now, oldest=self._oldest(), heard=self._heard)
-                self._nursery.start_soon(self._take_step, step)
+            if self._repeats.next_step_at() <= now:
+                step = self._repeats.next_step(now)
+                self._nursery.start_soon(self._repeats.take_step, step)
 
-    def _next_step_at(self) -> float:
-        if self._carrier.repeat_via == "none" or self._is_retired:
-            return math.inf
-        return self._liveness.due(oldest=self._oldest(), heard=self._heard)
-
-    def _reads(self) -> list[_Waiting]:
-        """Return the waiting reads, the oldest first. No other request may be repeated."""
-        return [each for each in self._waiting.values() if each.outgoing.method == "resources/read"]
-
-    def _oldest(self) -> float:
-        """Return the time at which the oldest waiting read was sent, copies excepted; infinite without
-        one."""
-        return next((each.started for each in self._reads() if each.original is None), math.inf)
-
-    async def _take_step(self, step: LivenessStep | None) -> None:
-        """Ask the server for a sign of life, or repeat the waiting reads."""
-        if self._carrier.repeat_via == "request":
-            # The carrier has no ping, so the copies of the reads ask for the sign of life.
-            if step is LivenessStep.ASK:
-                await self._repeat(self)
-        elif step is LivenessStep.ASK:
-            with trio.move_on_after(GRACE_SECONDS):
-                if await self._carrier.ping():
-                    self._heard = trio.current_time()
-        elif self._replace is not None:
-            with suppress(PlayheadError):  # this connection stays, and the next step tries again
-                await self._repeat(await self._replace(self))
-
-    async def _repeat(self, other: Connection) -> None:
-        """Send a copy of each waiting read over `other`, one after another. The first of two answers counts.
-
-        If `other` is this connection (HTTP: a POST per read), repeat only silent reads, and stop once an
-        original answers before its copy.
-        """
-        for waiting in [each for each in self._reads() if each.original is None]:
-            if waiting.outgoing.id not in self._waiting:
-                continue  # it was answered meanwhile
-            if other is self and trio.current_time() - max(waiting.started, waiting.touched) < GRACE_SECONDS:
-                continue
-            outgoing = waiting.outgoing
-            with trio.CancelScope() as scope:
-                waiting.copies.append(scope)
-                try:
-                    result = await other.request(
-                        outgoing.method,
-                        outgoing.params,
-                        silent_seconds=math.inf,
-                        total_seconds=math.inf,
-                        arrivals=waiting.arrivals,
-                        repeats=waiting,
-                    )
-                except RemoteError as error:
-                    self._fail(waiting, error)
-                except PlayheadError:
-                    return  # the original goes on waiting
-                else:
-                    waiting.answer = Answered(outgoing.id, result, None)
-                    waiting.answered.set()
-                    waiting.scope.cancel()
-            if other is self and scope.cancelled_caught:
-                return
-
-    def _due(self, waiting: _Waiting) -> float:
-        """Return the time at which a request is overdue if no sign of life arrives until then."""
-        if waiting.exceeded_seconds is not None:
-            return math.inf  # it is cancelled already, and may take a while to end
-        heard = max(waiting.started, waiting.touched, self._last_asked())
-        return min(heard + waiting.silent_seconds, waiting.started + waiting.total_seconds)
+    async def _send_copy(self, original: WaitingRequest) -> dict[str, Any]:
+        """Send a copy of a read, which has no deadline: the original's counts."""
+        return await self.request(
+            original.outgoing.method,
+            original.outgoing.params,
+            silent_seconds=math.inf,
+            total_seconds=math.inf,
+            arrivals=original.arrivals,
+            repeats=original,
+        )
 
     # --- opening --------------------------------------------------------------------------------------
 
@@ -618,6 +526,12 @@ async def reporting(on_progress: OnProgress) -> AsyncIterator[Broadcast[Progress
             nursery.start_soon(deliver, reports.subscribe(), on_progress)
             yield reports
             reports.close()
+
+
+async def _replacement(
+    connection: Connection, replace: Callable[[Connection], Awaitable[Connection]]
+) -> SendCopy:
+    return (await replace(connection))._send_copy
 
 
 def _handshake_slots() -> trio.Semaphore:

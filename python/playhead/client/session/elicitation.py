@@ -26,7 +26,7 @@ METHOD: Final = "elicitation/create"
 WITH_INPUT: Final = frozenset(["tools/call", "prompts/get", "resources/read"])
 """The requests that a server may answer with `input_required`."""
 PAUSE_SECONDS: Final = 0.25
-"""Wait before a request is sent again if the server asked no question and only returned a state."""
+"""The wait before a request is sent again if the server asked no question and only returned a state."""
 
 FieldValue = str | int | float | bool | list[str]
 """The values that a form field can have."""
@@ -189,7 +189,8 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def handlers(elicitor: Elicitor | None) -> dict[str, Handler]:
-    """Return the handlers of the server's requests by method: of elicitation, if there is an `elicitor`."""
+    """Return the handlers of the server's requests by method: the one of elicitation if `elicitor` is given,
+    else none."""
     if elicitor is None:
         return {}
 

@@ -3,11 +3,11 @@
 The mode `auto` probes with `server/discover` (revision 2026-07-28) and falls back to `initialize`. The probe
 may take a third of the handshake's time, so that an old server that ignores it has enough time left to start.
 
-Exceptions: A server that receives the probe late may have switched to the new revision, and refuses
-`initialize` with -32022; then `server/discover` is sent again. A server that exits on the unknown method is
-started again and gets only `initialize` (supervisor.py). A server that refuses the revision of `initialize`
-in words, although the specification requires it to offer another, gets `initialize` again with the oldest
-revision.
+There are three exceptions. A server that receives the probe late may have switched to the new revision, and
+refuses `initialize` with -32022; then `server/discover` is sent again. A server that exits on the unknown
+method is started again and gets only `initialize` (supervisor.py). A server that refuses the revision of
+`initialize` in words, although the specification requires it to offer another, gets `initialize` again with
+the oldest revision.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from playhead.protocol.messages import UNSUPPORTED_PROTOCOL_VERSION, RpcError
 from playhead.protocol.revisions import CLIENT_INFO, NEWEST, NEWEST_INITIALIZED, OLDEST, REVISIONS
 
 PROBE_SHARE: Final = 1 / 3
-"""The probe's share of the handshake's time."""
+"""The share of the handshake's time that the probe may take."""
 
 _WITHOUT_INITIALIZE: Final = tuple(name for name, row in REVISIONS.items() if not row.has_initialize)
 

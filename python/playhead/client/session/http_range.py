@@ -48,7 +48,7 @@ from playhead.retry import is_retryable, retry_after_seconds
 from playhead.web_address import WebAddress
 
 if TYPE_CHECKING:
-    from playhead.client.session.shared_reads import Arrivals
+    from playhead.client.session.arrivals import Arrivals
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(?:(\d{1,18})|\*)", re.ASCII)
 _NOT_SHARED = re.compile(r"(?:^|[\s,])(?:private|no-store)\b", re.IGNORECASE)

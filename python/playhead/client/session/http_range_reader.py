@@ -36,7 +36,7 @@ from playhead.net_guard import Origin, check_url
 from playhead.stream.answer import Page
 
 if TYPE_CHECKING:
-    from playhead.client.session.shared_reads import Arrivals
+    from playhead.client.session.arrivals import Arrivals
     from playhead.content.types import FileValue
 
 RENEW_SECONDS: Final = 30.0
@@ -62,7 +62,8 @@ class _SharedBody:
         """The next byte of the body."""
         self.claimed = start
         """The next byte of the body after the pages that wait for their turn."""
-        self.turn = trio.Lock()  # grants the turns in the order of the requests
+        self.turn = trio.Lock()
+        """Held by the page that reads the body. It is granted in the order of the requests."""
         self.body: RangeBody | None = None
         self.is_over = False
 
@@ -268,7 +269,7 @@ class HttpRangeReader:
                 await self._renew(download, error)
                 continue
             try:
-                # Not with `known`: other answers may have arrived meanwhile.
+                # Compare with `self._version`, not `known`: other answers may have arrived meanwhile.
                 self._version = self._version.joined(body.version, url=download.url, start=start)
             except PlayheadError:
                 await body.aclose()

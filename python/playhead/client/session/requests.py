@@ -20,7 +20,7 @@ from playhead.limits import Limits
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from playhead.client.session.shared_reads import Arrivals
+    from playhead.client.session.arrivals import Arrivals
 
     ModelT = TypeVar("ModelT", bound=BaseModel)
 

@@ -18,6 +18,7 @@ import trio
 from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result
 from playhead.client.call_results.media import Head, ResourceMedia
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.connection import Connection
 from playhead.client.session.downloads import web_origins
 from playhead.client.session.elicitation import WITH_INPUT, Elicitor, params_with_input
@@ -31,7 +32,7 @@ from playhead.client.session.requests import (
     prompt_from,
     typed,
 )
-from playhead.client.session.shared_reads import Arrivals, SessionReads
+from playhead.client.session.shared_reads import SessionReads
 from playhead.client.session.streams import (
     FormExplanation,
     ServerForms,
@@ -235,7 +236,7 @@ class Session:
         return await list_all(send, method, limits=self._limits, server=self.name)
 
     def _usable(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the tools that can be called, and learn their properties. `tools` is the whole list."""
+        """Return the tools that can be called, and store the properties of all. `tools` is the whole list."""
         if self._revision.has_routing_headers:
             tools, self._tool_headers = usable_tools(tools)
         self._caller.listed(tools)
@@ -489,7 +490,7 @@ class Session:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
     ) -> dict[str, Any]:
-        """Send any request and return its raw, unvalidated result. For methods without a function here.
+        """Send any request, also of a method without a function here, and return its raw, unvalidated result.
 
         `params` are sent as they are, including nulls. `timeout` is in seconds from the last byte or progress
         (default `Limits.tool_seconds`); `Limits.tool_total_seconds` ends it in any case. Raises as

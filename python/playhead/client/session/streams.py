@@ -1,11 +1,8 @@
-"""The forms in which one resource can be read, and the requests of each form, to the server or the web.
+"""The forms in which one resource can be read.
 
-`stream.strategies` recognises the forms by facts. This file requests the listings that give the facts, and
-sends the reads. Both share the file because they need the options, the facts and the server of the same
-stream.
-
-A web link that the server does not list as a resource is read with HTTP Range, by the same planner, and from
-public addresses only.
+`stream.strategies` decides from facts which forms apply. `StreamForms` requests the listings that give these
+facts, and makes the readers that send each form's requests to the server. A web link that the server does not
+list as a resource is read with HTTP Range, from public addresses only.
 """
 
 from __future__ import annotations
@@ -21,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 import trio
 
 from playhead.client.call_results.media import ResourceMedia
+from playhead.client.session.arrivals import Arrivals
+from playhead.client.session.cached_reads import CachedReads
 from playhead.client.session.downloads import (
     AUTHORIZE_METHOD,
     Download,
@@ -29,7 +28,8 @@ from playhead.client.session.downloads import (
     web_origins,
 )
 from playhead.client.session.once_reader import OnceReader
-from playhead.client.session.shared_reads import Arrivals, CachedReads, SessionReads, SharedReads
+from playhead.client.session.shared_reads import SessionReads, SharedReads
+from playhead.client.session.template_listing import DESCRIBED_WAIT_SECONDS, WAIT_SECONDS, Templates
 from playhead.client.session.tool_calls import SendRequest, ToolCaller
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, ServerError, naming_descriptor_limit
@@ -67,50 +67,6 @@ if TYPE_CHECKING:
     from mcp_types import Tool
 
     from playhead.client.session.http_range_reader import HttpRangeReader
-
-WAIT_SECONDS = 2.0
-"""Limits the wait for a listing when a stream is opened. The templates are listed right after the handshake,
-so usually only a stream that is opened at once waits, for about a round trip."""
-
-DESCRIBED_WAIT_SECONDS = 1.0
-"""The same limit if the link's description is a URL. Most servers accept a URL as an argument, so the
-templates matter less; but a server that offers only a template would refuse it."""
-
-
-class Templates:
-    """The resource templates of a server, listed once in the background, so that no page waits for them."""
-
-    def __init__(self) -> None:
-        self._templates: tuple[str, ...] = ()
-        self._error: PlayheadError | None = None
-        self._settled = trio.Event()
-
-    async def learn(self, listing: Callable[[], Awaitable[Sequence[str]]] | None) -> None:
-        """Run `listing`, which is None for a server that declares no resources. `listed` raises its error."""
-        try:
-            if listing is not None:
-                self._templates = tuple(await listing())
-        except PlayheadError as error:
-            self._error = error.with_traceback(None)
-        finally:
-            self._settled.set()
-
-    async def known(self, *, within_seconds: float) -> tuple[str, ...] | None:
-        """Return the templates; None if they are still being listed after `within_seconds`.
-
-        Empty if the listing failed, so that a stream uses another form.
-        """
-        with trio.move_on_after(within_seconds):
-            await self._settled.wait()
-        return self._templates if self._settled.is_set() else None
-
-    async def listed(self) -> tuple[str, ...]:
-        """Wait until the templates are listed, and return them. Raises the error of a failed listing, which
-        has its own deadline."""
-        await self._settled.wait()
-        if self._error is not None:
-            raise self._error
-        return self._templates
 
 
 def stream_options(config: ServerConfig, limits: Limits) -> StreamOptions:

@@ -79,9 +79,9 @@ class Supervisor:
     async def connect(self) -> Connection:
         """Make the first connection. Raises `ConnectError`.
 
-        Some old servers exit on the unknown method `server/discover`, or close the WebSocket. These are
-        connected to once more, with the old handshake. If a person has to grant access, they are asked here
-        and nowhere else; the handshake's time limit does not count that.
+        Some old servers exit on the unknown method `server/discover`, or close the WebSocket. The supervisor
+        then connects once more, with the old handshake. If a person has to grant access, they are asked here
+        and nowhere else, outside the handshake's time limit.
         """
         try:
             self._current = await self._open()

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
 import trio
 
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.requests import OnProgress, Send, SendOptions
-from playhead.client.session.shared_reads import Arrivals
 from playhead.config.servers import ServerConfig
 from playhead.errors import (
     ConnectionLostError,
@@ -39,7 +39,8 @@ POLL_SECONDS: Final = 1.0
 """The interval between polls of a task if the server suggests none."""
 POLL_LEAST_SECONDS: Final = 0.05
 POLL_MOST_SECONDS: Final = 10.0
-"""The bounds of a suggested interval: a shorter one would be a busy loop, a longer one delays the result."""
+"""The longest interval that a server may suggest. A longer one would delay the result, and one shorter than
+`POLL_LEAST_SECONDS` would be a busy loop."""
 CANCEL_SECONDS: Final = 0.5
 """Limits the request that cancels a task on the server."""
 

@@ -33,7 +33,7 @@ class Decoder:
         self._rest = chunk
 
     def next_piece(self) -> bytes:
-        """The next decoded bytes; empty if more are needed. Raises `httpcore2.RemoteProtocolError`."""
+        """Return the next decoded bytes; empty if more are needed. Raises `httpcore2.RemoteProtocolError`."""
         while data := self._rest:
             self._rest = b""
             if self._inflater.eof:

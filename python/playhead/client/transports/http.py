@@ -53,15 +53,15 @@ if TYPE_CHECKING:
     import httpx2
 
 COURTESY_SECONDS: Final = 2.0
-"""Limits the DELETE that ends a session: a silent server must not delay the close."""
+"""Limits the time of the DELETE that ends a session, because a silent server must not delay the close."""
 NOTIFICATION_SECONDS: Final = 10.0
 STREAM_SECONDS: Final = 1.0
 """Limits the first call's wait for the server's own stream, which was requested after the handshake. Most
 servers have answered by then; a server that answers only with its first event costs this second once."""
 RECONNECT_SECONDS: Final = 1.0
-"""Wait before a stream is opened again, unless the server sets another with `retry`."""
+"""The wait before a stream is opened again, unless the server sets another with `retry`."""
 TRIES: Final = 2
-"""Failed attempts in a row after which a stream is given up."""
+"""The failed attempts in a row after which a stream is given up."""
 ERROR_BODY_BYTES: Final = 64 * KIB
 
 _SESSION_ID: Final = "mcp-session-id"
@@ -132,8 +132,8 @@ class HttpCarrier(Carrier):
 
     @asynccontextmanager
     async def open(self, receiver: Receiver) -> AsyncIterator[None]:
-        """Send nothing yet. At the end of the block, end the session on the server (within 2 s), unless
-        cancelled."""
+        """Open without sending anything. At the end of the block, end the session on the server (within 2 s),
+        unless cancelled."""
         self._receiver = receiver
         async with self._client, trio.open_nursery() as self._nursery:
             try:

@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_SECONDS: Final = 300.0
 CONNECTIONS: Final = 64
-"""Limits the open connections: 16 reads in flight, hedges, cancellations and the server's own stream."""
+"""Limits the open connections. 16 reads in flight, hedges, cancellations and the server's own stream need
+fewer."""
 REDIRECTS: Final = 20
-"""Redirects followed per request, as by browsers (Fetch, section 4.4)."""
+"""Limits the redirects to follow per request, as browsers do (Fetch, section 4.4)."""
 DRAIN_BYTES: Final = 64 * KIB
 DRAIN_SECONDS: Final = 0.5
 """Limit the rest of an unneeded body that is read in order to reuse its connection."""
@@ -125,7 +126,7 @@ class HttpResponse:
             return None
 
     async def receive(self) -> bytes:
-        """The next bytes of the body, decoded; empty at its end. Raises one of `TRANSPORT_ERRORS`."""
+        """Return the next bytes of the body, decoded; empty at its end. Raises one of `TRANSPORT_ERRORS`."""
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             return ahead
@@ -143,7 +144,8 @@ class HttpResponse:
         return piece
 
     async def read(self, allowed: int, *, touched: Callable[[], None] = lambda: None) -> bytes:
-        """The rest of the body. `touched` is called for each piece. A long one is never held twice.
+        """Return the rest of the body. `touched` is called for each piece. A long body is never in memory
+        twice.
 
         Raises `LimitError` once more than `allowed` bytes are announced or received, encoded or not, and as
         `receive`.
@@ -201,7 +203,7 @@ class HttpResponse:
         try:
             await self._chunks.aclose()
             await self._response.aclose()
-        except BaseException:  # a cancellation too: the socket would stay open
+        except BaseException:  # also a cancellation, after which the socket would stay open
             with trio.CancelScope(shield=True):
                 await self._connection.aclose()
             raise
@@ -235,7 +237,7 @@ def within_origin(request: HttpRequest, response: HttpResponse, to: WebAddress) 
 
 
 def anywhere(request: HttpRequest, response: HttpResponse, to: WebAddress) -> HttpRequest | None:
-    """Follow every redirect of a GET. For a client whose network checks each address."""
+    """Follow every redirect of a GET. Use it with a network that checks each address."""
     return replace(request, url=to)
 
 
@@ -374,7 +376,7 @@ class HttpClient:
         self._cookies.extract(response.request.url, response.raw_headers)
 
     async def _reusable(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface | None:
-        """The newest idle connection to `origin`, taken out of the pool."""
+        """Return the newest idle connection to `origin`, taken out of the pool."""
         for connection in reversed(self._idle):
             if connection.can_handle_request(origin):
                 self._idle.remove(connection)

@@ -25,7 +25,7 @@ class Cookies:
         self._jar.extract_cookies(_Answer(headers), Request(str(url)))  # type: ignore[arg-type]  # all that it uses
 
     def headers_for(self, url: WebAddress, headers: Headers) -> list[tuple[bytes, bytes]]:
-        """The header with the cookies for a request of `url`, unless it has one already."""
+        """Return the header with the cookies for a request of `url`; empty if `headers` have one already."""
         if any(name.lower() == b"cookie" for name, _value in headers):
             return []
         asking = Request(str(url))

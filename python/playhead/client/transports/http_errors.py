@@ -60,7 +60,7 @@ def unreachable(place: str, error: BaseException) -> str:
 
 
 def connection_error(error: Exception, url: str) -> ConnectionLostError:
-    """The error for a request to `url` that failed in httpcore2."""
+    """Return the error for a request to `url` that failed in httpcore2."""
     place = place_of(url)
     # Not the library's text: it quotes an illegal header with its value.
     kind = type(error).__name__
@@ -122,8 +122,8 @@ def check_status(
 
 
 def words_of(headers: Mapping[str, str], content: bytes) -> str:
-    """The reason that a gateway or framework gives as plain text or in JSON (FastAPI's `detail`, `error`,
-    `error.message`); empty without one."""
+    """Return the reason that a gateway or framework gives as plain text or in JSON (FastAPI's `detail`,
+    `error`, `error.message`); empty without one."""
     match headers.get("content-type", "").partition(";")[0].strip().lower():
         case "text/plain":
             return " ".join(content.decode("utf-8", "replace").split())
@@ -148,7 +148,7 @@ def _session_is_lost(status: int, error: dict[str, Any] | None, content: bytes) 
 
 
 def _error_in(content: bytes) -> dict[str, Any] | None:
-    """The JSON-RPC error in a body; None for anything else."""
+    """Return the JSON-RPC error in a body; None for anything else."""
     try:
         message = STRICT_DECODER.decode(content.decode())
     except (ValueError, RecursionError):  # 60 KiB of brackets
@@ -162,7 +162,7 @@ def _error_in(content: bytes) -> dict[str, Any] | None:
 def unanswered(
     data: bytes, request_id: int | str, limits: Limits, *, place: str, status: int
 ) -> HttpStatusError | LimitError:
-    """The error for a body from `place` that did not answer the request on whose POST it arrived."""
+    """Return the error for a body from `place` that did not answer the request on whose POST it arrived."""
     frame = Frame(data)
     try:
         messages.decode(data, limits, frame)
@@ -179,8 +179,8 @@ def unanswered(
 
 
 def unnamed_refusal(content: bytes, *, method: str, server: str) -> PlayheadError | None:
-    """The error for a refusal that names no request by number: SDKs write `"server-error"` for the id of one
-    that they have not read. None for any other."""
+    """Return the error for a refusal that names no request by number: SDKs write `"server-error"` for the id
+    of one that they have not read. None for any other."""
     key, error = Frame(content).id, _error_in(content)
     if error is None or not isinstance(key, str) or key.isdecimal():
         return None
@@ -190,7 +190,7 @@ def unnamed_refusal(content: bytes, *, method: str, server: str) -> PlayheadErro
 
 
 def unfollowed(to: WebAddress | None, *, status: int, place: str) -> HttpRefusedError:
-    """The error for a redirect that is not followed."""
+    """Return the error for a redirect that is not followed."""
     where = "an invalid address" if to is None else place_of(str(replace(to, query=None, fragment=None)))
     hint = "use that URL if it is the server's"
     if to is not None and to.scheme == "http" and place.startswith("https:"):

@@ -32,7 +32,8 @@ class Proxy:
     url: WebAddress = field(repr=False)
 
     def connection(self, origin: httpcore2.Origin, **settings: Any) -> httpcore2.AsyncConnectionInterface:
-        """A new connection to `origin` through the proxy. Raises `ConfigError` without SOCKS support."""
+        """Return a new connection to `origin` through the proxy. Raises `ConfigError` without SOCKS
+        support."""
         place = replace(self.url, userinfo="")
         where = httpcore2.URL(scheme=place.scheme, host=place.host, port=place.port, target=place.target)
         credentials = self.url.credentials

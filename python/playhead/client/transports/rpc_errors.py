@@ -35,7 +35,7 @@ def quoted(text: str) -> str:
 
 
 def names_lost_session(code: int | None, text: str, *, status: int) -> bool:
-    """True if an error answer says that the server does not know the session of the request.
+    """Return True if an error answer says that the server does not know the session of the request.
 
     `code` is None for a body without a JSON-RPC error, `status` the HTTP status (200 on other transports).
     """
@@ -59,7 +59,7 @@ def texts_of(error: RpcError) -> tuple[str, ...]:
 
 
 def says(error: RpcError, words: re.Pattern[str]) -> bool:
-    """True if `words` are near the beginning of one of an error answer's strings."""
+    """Return True if `words` are near the beginning of one of an error answer's strings."""
     return any(words.search(quoted(text)) for text in texts_of(error))
 
 

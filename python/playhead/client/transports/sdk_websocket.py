@@ -35,7 +35,7 @@ _ENDINGS: Final = (
 async def websocket_transport(
     url: str, *, limits: Limits = DEFAULT_LIMITS, options: WebSocketOptions | None = None
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Received], MemoryObjectSendStream[SessionMessage]]]:
-    """A transport for `mcp.Client` to the server at the `ws:` or `wss:` URL `url`.
+    """Return a transport for `mcp.Client` to the server at the `ws:` or `wss:` URL `url`.
 
     Pings are answered, a message that cannot be read is the SDK's to report, and the end of the connection is
     the end of the stream. Raises as `WebSocketCarrier.open`. Leaving closes the connection.

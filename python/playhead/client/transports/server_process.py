@@ -84,7 +84,7 @@ class ServerProcess:
         return await self._process.wait()
 
     def describe_exit(self) -> str:
-        """A verb phrase for messages, such as `ended with exit status 1`."""
+        """Return a verb phrase for messages, such as `ended with exit status 1`."""
         status = self.returncode
         if status is None:
             return "is still running"
@@ -235,8 +235,8 @@ def _cannot_start(program: str, error: OSError | ValueError, cwd: str | os.PathL
 
 
 def _widen(process: trio.Process) -> None:
-    # One wake-up per megabyte instead of sixteen. Only Linux has it, and an unprivileged user may have used
-    # up the allowance; the pipe then stays as it is.
+    # A wider pipe needs one wake-up per megabyte instead of sixteen. Only Linux has this call. It fails if an
+    # unprivileged user has used up the allowance; the pipe then stays as it is.
     if hasattr(fcntl, "F_SETPIPE_SZ") and process.stdout is not None:
         with suppress(OSError):
             fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, MIB)  # type: ignore[attr-defined]
@@ -267,6 +267,6 @@ async def _watcher(group: int) -> AsyncIterator[None]:
             await watcher.stdin.aclose()
             with trio.move_on_after(_REAP_SECONDS):
                 await watcher.wait()
-            if watcher.returncode is None:  # stopped by a SIGSTOP: nothing may wait for it here
+            if watcher.returncode is None:  # a SIGSTOP has stopped it; do not wait for its end
                 watcher.kill()
                 await watcher.wait()

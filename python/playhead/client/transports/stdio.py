@@ -22,8 +22,8 @@ from playhead.protocol.exchange import Exchange, Outgoing
 from playhead.protocol.inbox import Inbox
 
 CHUNK_BYTES: Final = 256 * KIB
-"""The largest read of stdout. Of 64 KiB, 256 KiB and 1 MiB (the capacity of the widened pipe) this took the
-least CPU per page of 100 KiB: 16% less than 1 MiB."""
+"""The largest read of stdout. Of 64 KiB, 256 KiB and 1 MiB (the capacity of the widened pipe), 256 KiB took
+the least CPU per page of 100 KiB: 16% less than 1 MiB."""
 
 LAST_WORDS_SECONDS: Final = 0.5
 """Limits the reading of a dead server's pipes, which one of its children may hold open for ever."""
@@ -33,7 +33,8 @@ FLUSH_SECONDS: Final = 0.5
 
 _STDERR_LINES: Final = 12
 _SECRET_LENGTH: Final = 8
-"""Shorter values of environment variables (`1`, `en_US`) are words, not secrets."""
+"""The least length of an environment variable's value that counts as a secret. Shorter values (`1`, `en_US`)
+are words."""
 
 
 class StdioCarrier(Carrier):
@@ -66,9 +67,9 @@ class StdioCarrier(Carrier):
         self._exchange: Exchange | None = None
         self._writing = trio.StrictFIFOLock()
         self._rest = bytearray()
-        """The end of a line that is not written yet. It precedes everything else."""
+        """The unwritten end of a line, which must be written before anything else."""
         self._unwritten: set[int | str] = set()
-        """Requests of which no byte was written. After a cancellation the server does not know them."""
+        """The requests of which no byte was written. If they are cancelled, the server does not know them."""
         self._lost = trio.Event()
         self._lost_by = ""
         self._is_closing = False
@@ -92,7 +93,8 @@ class StdioCarrier(Carrier):
         return self._blank_secrets(self._stderr.decode("utf-8", "replace"))
 
     def diagnosis(self) -> str:
-        """A description of the server for error messages: its exit, ignored output, the end of its stderr."""
+        """Return a description of the server for error messages: its exit, ignored output, the end of its
+        stderr."""
         if self._server is None or self._exchange is None:
             return "the server was not started"
         parts = []
@@ -153,7 +155,7 @@ class StdioCarrier(Carrier):
             try:
                 os.write(server.stdin.fileno(), line)  # all or nothing, up to PIPE_BUF (POSIX, pipe writes)
             except OSError:
-                pass  # full, or broken: the writer finds out
+                pass  # the pipe is full or broken; `_write` finds out which
             else:
                 return
         self._unwritten.add(outgoing.id)
@@ -201,7 +203,7 @@ class StdioCarrier(Carrier):
                 if self._is_closing or inbox.failure is not None:
                     continue
                 receiver.take(inbox.receive(chunk))
-                del chunk  # while the next one is awaited
+                del chunk  # frees it while the next one is awaited
                 if inbox.failure is not None:
                     receiver.lost(inbox.failure)
         except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def default_tls_context() -> ssl.SSLContext:
-    """A context that trusts the system's authorities, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+    """Return a context that trusts the system's authorities, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
 
     Shared by all sessions until one of the two variables changes: loading takes 40 ms and more.
     """
@@ -32,8 +32,8 @@ def _load_authorities(_file: str | None, _directory: str | None) -> ssl.SSLConte
 
 
 def tls_context(config: ServerConfig) -> ssl.SSLContext | None:
-    """The context for a server; None for the default one, which a URL without TLS needs only if the server
-    redirects to its `https:` origin. Raises `ConfigError` for an unusable file."""
+    """Return the context for a server; None for the default one, which a URL without TLS needs only if the
+    server redirects to its `https:` origin. Raises `ConfigError` for an unusable file."""
     if config.tls_verify and config.tls_authorities is None and config.tls_certificate is None:
         if urlsplit(config.url or "").scheme.lower() in ("https", "wss"):
             return default_tls_context()

@@ -40,7 +40,8 @@ from playhead.protocol.framing import ENDLESS_FACTOR
 from playhead.protocol.inbox import Inbox
 
 CLOSE_SECONDS: Final = 1.0
-"""Limits the closing handshake: our close frame, after bytes that are being sent, and the server's."""
+"""Limits the closing handshake: the sending of pending bytes and of our close frame, and the wait for the
+server's."""
 LAST_WORDS_SECONDS: Final = 0.5
 """Limits the wait for the peer's close frame if nothing can be written any more, and the writing of our close
 frame if nothing can be read any more."""
@@ -137,7 +138,7 @@ class WebSocketCarrier(Carrier):
                 try:
                     yield
                     is_cancelled = False
-                except Exception:  # other than a cancellation
+                except Exception:  # every error but a cancellation, which is a BaseException
                     is_cancelled = False
                     raise
                 finally:
@@ -192,11 +193,11 @@ class WebSocketCarrier(Carrier):
             raise self._failure
 
     def _send_at_once(self, frame: bytes) -> _Unsent | None:
-        """Send the bytes that the socket takes now, and queue the rest for the writing task. Return that, if
-        any."""
+        """Send the bytes that the socket takes now, and queue the rest, if any, for the writing task. Return
+        the rest."""
         taken = 0
         if not self._is_writing and not self._unsent and isinstance(self._stream, trio.SocketStream):
-            with suppress(OSError):  # full, or broken: the writing task finds out
+            with suppress(OSError):  # the socket is full or broken; the writing task finds out
                 taken = os.write(self._stream.socket.fileno(), frame)
         if taken == len(frame):
             return None

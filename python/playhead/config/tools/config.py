@@ -111,7 +111,7 @@ SEPARATOR: Final = "__"
 WILDCARDS: Final = frozenset("*?")
 DECISIONS: Final[tuple[str, ...]] = get_args(Decision)
 METADATA_DEPTH: Final = 64
-"""Levels of lists and mappings in a configuration's metadata."""
+"""Limits the levels of lists and mappings in a configuration's metadata."""
 STOPPERS: Final[tuple[str, ...]] = get_args(Stopper)
 
 
@@ -161,8 +161,8 @@ class ToolConfig:
     """Added to the model's system prompt while the tool is offered."""
     save_output: bool = True
     send_result_to_ai: bool = False
-    """False: the model learns that the result was delivered to the user, and its turn ends. True: it gets
-    the text (the handler's, if any)."""
+    """True: the model gets the text (the handler's, if any). False: it learns that the result was delivered
+    to the user, and its turn ends."""
     response_handler: ResponseHandler | HandlerReference | None = None
     metadata: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Any JSON values, for middleware and the saved sidecar."""
@@ -198,7 +198,7 @@ class ToolOverride:
     send_result_to_ai: bool | None = None
     response_handler: ResponseHandler | HandlerReference | Keep | None = KEEP
     metadata: Mapping[str, object] | None = None
-    """Replaces the configured metadata; nothing is merged."""
+    """Replaces the configured metadata. The two are not merged."""
     trust_structured: bool | None = None
     turn: Decision | None = None
     stops: frozenset[Stopper] | None = None

@@ -42,9 +42,9 @@ class Delivery(enum.StrEnum):
     """The recipient of a result's text."""
 
     MODEL = "model"
-    """The model gets it: `send_result_to_ai = true`."""
+    """The model gets the text: `send_result_to_ai = true`."""
     USER = "user"
-    """The user gets it, the model learns only that, and its turn ends: `send_result_to_ai = false`."""
+    """The user gets the text; the model learns only that, and its turn ends: `send_result_to_ai = false`."""
     PLAN = "plan"
     """Nothing is configured: the classifier decides."""
 
@@ -76,7 +76,7 @@ class Resolution:
     decided_by: Mapping[str, Layer] = field(default_factory=dict, hash=False)
     """The layer that set each field; unset fields are missing."""
     trust_structured: bool | None = None
-    """The tool's own, else the server's; None if neither is set."""
+    """The tool's own setting, else the server's; None if neither is set."""
 
     @property
     def tool_id(self) -> str:
@@ -144,7 +144,7 @@ class ToolConfigs:
                     f" ({other.source or 'before'}); keep one"
                 )
         self._tiers: tuple[Mapping[object, ToolConfig], ...] = (tier,)
-        """Precedence: one configuration per key within a tier, and the first tier wins."""
+        """Sets with one configuration per key each. For a key in several tiers, the first tier wins."""
 
     def __iter__(self) -> Iterator[ToolConfig]:
         return iter({key: config for tier in reversed(self._tiers) for key, config in tier.items()}.values())
@@ -273,6 +273,8 @@ class ToolConfigs:
 
 
 class _Consulted(NamedTuple):
+    """A layer, and its configuration for the tool, if any."""
+
     layer: Layer
     config: ToolConfig | None
     description: str

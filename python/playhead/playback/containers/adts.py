@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from playhead.content.coded_frames import ADTS_BYTES, adts_frame
-from playhead.playback.seek_index import FrameIndex, Landing, SeekPoint, find_frame, look_for
+from playhead.playback.frame_index import FrameIndex, find_frame
+from playhead.playback.locator import Landing
+from playhead.playback.seek_search import SeekPoint, look_for
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource

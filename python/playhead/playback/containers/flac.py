@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from playhead.playback.containers.tags import after_id3, before_tags
 from playhead.playback.formats import SampleFormat
-from playhead.playback.seek_index import (
-    NEAR_BYTES,
-    HeaderParser,
-    Landing,
-    SeekPoint,
-    finish_headers,
-    look_for,
-    not_ready,
-    search,
-)
+from playhead.playback.header_parser import HeaderParser, finish_headers, not_ready
+from playhead.playback.locator import Landing
+from playhead.playback.seek_search import NEAR_BYTES, SeekPoint, look_for, search
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
@@ -152,7 +145,7 @@ class FlacLocator:
         self.sample: SampleFormat = SampleFormat.S16
         self._info: FlacInfo | None = None
         self._table: list[SeekPoint] = []
-        """The points that the file states: not verified."""
+        """The points of the file's seek table, which are not verified."""
         self._first: tuple[FlacFrame, bytes] | None = None
         self._headers = HeaderParser(self._parse())
 
@@ -201,7 +194,8 @@ class FlacLocator:
         high = min((point for point in self._table if point.frame > frame), default=end, key=by_frame)
         nearest = near(low, high)
         if nearest is low and low is not start:
-            nearest = look(low.offset) or start  # tables of cut or retagged files are wrong
+            # Verify the table's point, because the tables of cut or retagged files are wrong.
+            nearest = look(low.offset) or start
             if nearest.frame > frame:
                 nearest = start
             if (frame - nearest.frame) * bytes_per_frame > 2 * NEAR_BYTES and high is not None:
@@ -232,7 +226,8 @@ class FlacLocator:
 
 
 def flac_problem(data: bytes) -> str | None:
-    """Return the first contradiction. The MD5 of the samples needs a decoder: `flac_info` has it."""
+    """Return the first contradiction in a whole file. The MD5 of the samples, which needs a decoder, is not
+    checked; `flac_info` returns it."""
     info = flac_info(data)
     if info is None:
         return "expected a STREAMINFO block at the beginning of the FLAC file, got none"
@@ -261,7 +256,7 @@ def _frames_problem(data: bytes, at: int, info: FlacInfo) -> str | None:
         following, place = None, at + frame.header_bytes
         crc, done = 0, at
         while done < end:
-            # Bytes inside a frame may look like a header by chance: then the checksum up to there fails, and
+            # Bytes inside a frame may look like a header by chance. Then the checksum up to there fails, and
             # the search goes on.
             place = data.find(sync, place, end)
             following = flac_frame(data, place, end) if place >= 0 else None
@@ -270,7 +265,7 @@ def _frames_problem(data: bytes, at: int, info: FlacInfo) -> str | None:
                 continue
             place = end if place < 0 else place
             crc, done = _crc16(data, done, place, crc), place
-            if crc == 0:  # as over data that ends with its CRC
+            if crc == 0:  # the CRC over data that ends with its own CRC is 0
                 break
             place += 1
         if crc != 0:

@@ -20,7 +20,7 @@ class Mp4Tables:
 
     def __init__(self) -> None:
         self.is_fragmented = False
-        """Each fragment has an index of its own."""
+        """True if the file has fragments, each with an index of its own."""
         self._claims: dict[int, int] = {}
         """Quarters of a packet, by the offset of the table; `_claimed` is their sum."""
         self._claimed = self._edits = 0

@@ -21,29 +21,24 @@ from typing import TYPE_CHECKING, Final
 from playhead.content.coded_frames import MPEG_HEADER_BYTES, MpegFrame, mpeg_frame
 from playhead.playback.containers.tags import ID3_HEADER_BYTES, ID3V1_BYTES, after_id3, before_tags
 from playhead.playback.formats import SampleFormat
-from playhead.playback.seek_index import (
-    FrameIndex,
-    HeaderParser,
-    Landing,
-    SeekPoint,
-    find_frame,
-    finish_headers,
-    look_for,
-    not_ready,
-)
+from playhead.playback.frame_index import FrameIndex, find_frame
+from playhead.playback.header_parser import HeaderParser, finish_headers, not_ready
+from playhead.playback.locator import Landing
+from playhead.playback.seek_search import SeekPoint, look_for
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
 
 RESERVOIR_BYTES = 511
 _OVERLAP_FRAMES = 2
-"""Frames before the wanted one that must be decoded correctly: it overlaps the previous one, whose filter
-state depends on a third one in MPEG-2, with its single granule."""
+"""The frames before the wanted one that must be decoded correctly. The wanted frame overlaps the previous
+one. In MPEG-2, whose frames have a single granule, the filter state of that one depends on a third."""
 _MOST_DROPPED = 64
 _DECODER_DELAY = 529
-"""Samples by which a decoder is late; LAME's numbers do not include them."""
+"""The samples by which a decoder is late. LAME's numbers do not include them."""
 _XING_FIELDS: Final = {1: 4, 2: 4, 4: 100, 8: 4}
-"""Sizes by flag: the number of frames, of bytes, the table of places in percents, the quality."""
+"""The size of each field by its flag: the number of frames, the number of bytes, the table of places in
+percent, the quality."""
 _VBRI_AT = 36
 _VBRI = struct.Struct(">4s6xIIHHHH")
 
@@ -127,7 +122,7 @@ class MpegLocator:
         self._first_offset: int
         """The offset of the first frame, audio or not. All three are set once that frame was read."""
         self._dropped = 0
-        """Frames at the beginning whose reservoir is missing: the decoder drops them."""
+        """The number of frames at the beginning whose reservoir is missing, which the decoder drops."""
         self._newest: MpegFrame
         """The last frame that was counted or searched for."""
         self._counted: list[FrameIndex] = []
@@ -158,6 +153,7 @@ class MpegLocator:
         if self._stated.name in ("Xing", "Info"):  # instead of audio
             window = window[header.size_bytes :]
         self._count_from(self._headers.offset - len(window)).feed(self._headers.offset - len(window), window)
+        # Count the frames at the beginning whose reservoir reaches back before the first frame.
         have = 0
         while self._dropped < _MOST_DROPPED:
             window += yield max(0, 8 - len(window))
@@ -289,7 +285,7 @@ def _is_like(data: bytes, at: int, first: bytes) -> bool:
 # --- a whole file against itself -------------------------------------------------------------------------
 
 _MOST_SEARCHED: Final = 64 * 1024
-"""Bytes before the first frame: padding, or a tag that doesn't say its length."""
+"""Limits the bytes before the first frame: padding, or a tag that does not say its length."""
 _SLACK_BYTES: Final = ID3V1_BYTES + 8
 _MARKS: Final = (b"LYRICSBEGIN", b"APETAGEX", b"TAG")
 

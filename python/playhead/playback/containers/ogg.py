@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from playhead._core import OggPage, OggReader
-from playhead.playback.seek_index import SeekPoint, look_for, search
+from playhead.playback.seek_search import SeekPoint, look_for, search
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource

@@ -7,7 +7,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from playhead.playback.formats import PcmFormat, SampleFormat
-from playhead.playback.seek_index import HeaderParser, Landing, finish_headers, not_ready
+from playhead.playback.header_parser import HeaderParser, finish_headers, not_ready
+from playhead.playback.locator import Landing
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
@@ -40,7 +41,8 @@ class WavLocator:
         self._format = b""
         self._data_bytes: int | None = None
         self.is_endless = False
-        """The headers are read, and do not state the size: the samples go on to the end of the file."""
+        """True if the headers were read and do not state the size, so that the samples go on to the end of
+        the file."""
         self._block_bytes = self._block_frames = 0
         self._headers = HeaderParser(self._parse())
 

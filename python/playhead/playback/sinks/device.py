@@ -9,11 +9,10 @@ watched.
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -26,22 +25,20 @@ from playhead.errors import ClosedError, NoDeviceError, UsageError
 from playhead.playback.decoder import MINIAUDIO_SAMPLES
 from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer
+from playhead.playback.sinks.silent_stderr import SilentStderr
 
 DEEP_MS = 120
-"""The device's own buffer: as deep as ten processes that keep two processors busy need."""
+"""The length of the device's own buffer: enough while ten processes keep two processors busy."""
 LOW_MS = 60
-"""The same for `latency="low"`."""
+"""The length of the device's own buffer with `latency="low"`."""
 HELD_SHARE = 0.45
-"""The share of its buffer that leaves a device before the audio of a callback: at a null sink of PulseAudio
-16.1, 15, 25 and 55 ms of 40, 60 and 120. `tests/e2e/test_sound_server.py` measures it, and allows 20 ms."""
-_STDERR = 2
-_STDERR_LOCK = threading.Lock()
-"""File descriptor 2 belongs to the process, so its borrowers take turns: otherwise one would restore what the
-other had put there."""
+"""The share of the device's buffer that is played before the audio of the newest callback. A null sink of
+PulseAudio 16.1 had 15, 25 and 55 ms of 40, 60 and 120 in hand. `tests/e2e/test_sound_server.py` measures it,
+and allows 20 ms."""
 LOST_SECONDS = 5.0
-"""A device that has not called for this long is lost; detection takes one to two of these. So is one that
-does not open, start or close in this time. Starting a device, or switching to another one, takes a second or
-two."""
+"""A device counts as lost if it has not called back for this long, or does not open, start or close in this
+time. Detection takes one to two of these periods. Starting a device, or switching to another one, takes a
+second or two."""
 _REMEDY = "check its connection and play again, or use another sink"
 REAL_BACKENDS = tuple(
     backend
@@ -53,12 +50,13 @@ REAL_BACKENDS = tuple(
 class Device:
     """A playback device whose callbacks run in Rust.
 
-    Its methods block, and never return if its sound server hangs, so they are for threads that may be
-    abandoned: see `opened`. They take turns; a `close` waits for the call before it. Each of them holds the
-    device, its context and its callback until it returns, so nothing that miniaudio may still use is freed.
+    Its methods block, and never return if the sound server hangs, so call them in threads that may be
+    abandoned (`opened`). One method runs at a time: `close` waits for the call before it. Each of them refers
+    to the device, its context and its callback until it returns, so nothing that miniaudio may still use is
+    freed.
 
-    It frees its context, which miniaudio's own class never does. Under PulseAudio each context is a
-    connection of its own: left open, the 65th device of a program finds the server full.
+    `close` frees the context, which pyminiaudio's own class never does. With PulseAudio each context is a
+    connection, and the server refuses the 65th.
     """
 
     def __init__(
@@ -69,17 +67,18 @@ class Device:
         backends: Sequence[miniaudio.Backend] = REAL_BACKENDS,
         name: str | None = None,
     ) -> None:
-        """A device for `format`, with a buffer of `buffer_ms` (None: as the `latency` of the first buffer
-        says), on the first of `backends` that works.
+        """Make a device that plays `format` on the first of `backends` that works.
 
-        `name` is the device's, or a part of it; None is the default device.
+        `buffer_ms` is the length of its buffer; None leaves it to the `latency` of the first `PcmBuffer`.
+        `name` is the device's name or a part of it; None is the default device.
 
         Raises `NoDeviceError` if this miniaudio cannot be used.
         """
         self.format = format
         self.buffer_ms = buffer_ms
         self.silence = SilentStderr() if backends is REAL_BACKENDS else None
-        """Opening runs under it: ALSA writes some 25 lines for each missing card."""
+        """Discards standard error while the device is opened: ALSA writes some 25 lines for each missing
+        card."""
         self.callback = DeviceCallback(
             frame_bytes=format.frame_bytes, user_data_offset=user_data_offset(miniaudio.ffi)
         )
@@ -97,7 +96,7 @@ class Device:
 
     @property
     def is_busy(self) -> bool:
-        """A call has not returned."""
+        """True while a call has not returned."""
         return self._turn.locked()
 
     def open(self) -> None:
@@ -147,7 +146,7 @@ class Device:
             self._is_closed = True
             lib = miniaudio.lib
             if self._device is not None:
-                # Freed before its thread has stopped, the two would wait for each other.
+                # Stop the device first: `uninit` and the device's thread would wait for each other.
                 lib.ma_device_stop(self._device)
                 lib.ma_device_uninit(self._device)
                 self._device = None
@@ -161,7 +160,7 @@ def _make_context(backends: Sequence[miniaudio.Backend]) -> Any:
     """Return a context for the first of `backends` that works. Raises `MiniaudioError` if there is none."""
     ffi, lib = miniaudio.ffi, miniaudio.lib
     config = lib.ma_context_config_init()
-    # Linux allows it to few users, such as root; the others' threads get the usual one.
+    # Linux allows this priority to few users, such as root. The threads of others get the usual one.
     config.threadPriority = miniaudio.ThreadPriority.REALTIME.value
     config.pulse.pApplicationName = config.jack.pClientName = _APP_NAME
     context = ffi.new("ma_context *")
@@ -173,7 +172,7 @@ def _make_context(backends: Sequence[miniaudio.Backend]) -> Any:
 
 
 def _devices(context: Any) -> dict[str, Any]:
-    """The devices of `context` by their names; the values live as long as it does."""
+    """Return the devices of `context` by their names; the values live as long as it does."""
     ffi, lib = miniaudio.ffi, miniaudio.lib
     infos, count = ffi.new("ma_device_info **"), ffi.new("ma_uint32 *")
     result = lib.ma_context_get_devices(context, infos, count, ffi.NULL, ffi.NULL)
@@ -197,7 +196,7 @@ def _named(context: Any, name: str) -> Any:
 
 
 async def device_names(backends: Sequence[miniaudio.Backend] = REAL_BACKENDS) -> list[str]:
-    """The names of the playback devices. Raises `NoDeviceError` if no sound system works."""
+    """Return the names of the playback devices. Raises `NoDeviceError` if no sound system works."""
 
     def find() -> list[str]:
         silence = SilentStderr()
@@ -264,8 +263,8 @@ MakeDevice = Callable[[PcmFormat], Device]
 
 
 async def play_through_device(buffers: AsyncIterator[PcmBuffer], make_device: MakeDevice) -> None:
-    """Play `buffers` on the devices that `make_device` returns, opened while the start gate still waits: one
-    for all consecutive buffers of one format.
+    """Play `buffers` on devices that `make_device` returns. Consecutive buffers of one format share a device,
+    which is opened while the start gate still waits.
 
     Raises `NoDeviceError` if a device does not open, does not start or stops by itself. Cancelled: the device
     is closed.
@@ -296,7 +295,7 @@ async def follow(
     """Wait until the device of `callback` has played `buffer`, and its successors in its format. Returns
     the first one in another format, if any. Raises `NoDeviceError` if the device stops by itself.
 
-    Cancelled: a fade-out that was begun is heard, which takes the device `held_seconds`.
+    Cancelled: a fade-out that has begun is still played, which takes the device `held_seconds`.
     """
     try:
         while True:
@@ -304,7 +303,7 @@ async def follow(
             following = await anext(buffers, None)
             if following is None or following.format != buffer.format:
                 return following
-            buffer.link(following)  # unless the player did, in time for no gap
+            buffer.link(following)  # does nothing if the player has linked them already, to avoid a gap
             following.settle()
             buffer = following
     except trio.Cancelled:
@@ -316,8 +315,8 @@ async def follow(
 
 @asynccontextmanager
 async def opened(device: Device) -> AsyncIterator[None]:
-    """Open `device`, and close it at the end. Either takes `LOST_SECONDS` at most; then its thread is
-    abandoned, and closes the device if its call ever returns.
+    """Open `device`, and close it at the end. Each takes at most `LOST_SECONDS`. Then the thread is
+    abandoned; it closes the device if its call ever returns.
 
     Raises `NoDeviceError` if it does not open. Warns with a `RuntimeWarning` if a device that played does not
     close: it costs a thread and memory, and later audio may play.
@@ -412,38 +411,3 @@ class DeviceSink:
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         """See `Sink.play`. Raises `NoDeviceError` if no sound device can be opened."""
         await play_through_device(buffers, partial(Device, buffer_ms=self._buffer_ms, name=self._device))
-
-
-class SilentStderr:
-    """Send standard error nowhere, from entering it until `end`, which any thread may call: the one that
-    entered it may hang."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._saved_stderr: int | None = None
-        self._is_over = False
-
-    def __enter__(self) -> None:
-        _STDERR_LOCK.acquire()
-        with self._lock:
-            if not self._is_over:
-                with suppress(OSError):  # closed, as in some services: nothing to silence
-                    self._saved_stderr = os.dup(_STDERR)
-                    nowhere = os.open(os.devnull, os.O_WRONLY)
-                    os.dup2(nowhere, _STDERR)
-                    os.close(nowhere)
-            if self._saved_stderr is None:
-                _STDERR_LOCK.release()
-
-    def end(self) -> None:
-        """Restore it. Idempotent."""
-        with self._lock:
-            self._is_over = True
-            saved_stderr, self._saved_stderr = self._saved_stderr, None
-        if saved_stderr is not None:
-            os.dup2(saved_stderr, _STDERR)
-            os.close(saved_stderr)
-            _STDERR_LOCK.release()
-
-    def __exit__(self, *error: object) -> None:
-        self.end()

@@ -1,12 +1,12 @@
-"""Fixed frames of PCM or Opus, paced in real time, for a device at the other end of a connection.
+"""Frames of PCM or Opus of a fixed length, paced in real time, for a device at the other end of a connection.
 
-The first frames, 120 ms of them and at least two, are delivered at once or nearly so, then one per frame's
-duration, so that the device has this lead in hand, less up to one frame. A pause, an underrun or a slow
-consumer shifts the schedule: nothing is delivered faster to catch up, and nothing is lost. Sessions that play
-at the same time are spread over the duration of a frame.
+The first frames (120 ms, and at least two frames) are delivered at once or nearly so. Then follows one frame
+per frame's duration, so that the device keeps this lead, less up to one frame. A pause, an underrun or a slow
+consumer shifts the schedule. Nothing is delivered faster to catch up, and nothing is lost. Sessions that play
+at the same time deliver their frames at different times within a frame's duration.
 
-Everything runs in the trio thread: a frame of 60 ms is converted and encoded in a third of a millisecond, and
-a thread per frame would add as much again to hand it over.
+Everything runs in the trio thread. A frame of 60 ms is converted and encoded in a third of a millisecond;
+handing it to another thread would take as long again.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from playhead.extras import require_extra
 from playhead.playback.conversion import PcmConverter, check_rate_and_channels, little_endian
 from playhead.playback.formats import PIECE_FRAMES, PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer
+from playhead.playback.sinks.frame_schedule import LATE_SHARE, FrameSchedule
 
 FRAME_MS = 60
-"""Opus's longest frame, and the usual one of ESP32 voice devices: few packets and little overhead."""
+"""The default duration of a frame: Opus's longest, which ESP32 voice devices use, with little overhead."""
 LEAD_MS = 120
-"""Audio ahead of the playhead: as much as a device holds. A number of short frames would be too little."""
-LATE_SHARE = 0.5
-"""Share of a frame's duration that a delivery may be late without shifting the schedule. The jitter of timers
-must not slow the audio down, and two frames less than half a duration apart would be a burst."""
+"""The default lead ahead of the playhead: as much as a device holds. It is a time, because a fixed number of
+short frames would be too little."""
 CONCLUDE_SECONDS = 0.05
-"""Time for the consumer to take the last event after a stop: half of what `Player.stop` may take."""
+"""Limits the time in which the consumer may take the last event after a stop: half of the time that
+`Player.stop` may take."""
 OPUS_BIT_RATE = 64_000
 OPUS_COMPLEXITY = "5"
-"""Half of the most: two thirds of its CPU time, and at this bit rate no audible difference."""
+"""Opus's effort, of 10. Half of the effort takes two thirds of the CPU time, without an audible difference at
+this bit rate."""
 _OPUS_RATES_HZ = (8000, 12_000, 16_000, 24_000, 48_000)
 _OPUS_MS = (10, 20, 40, 60)
 
@@ -67,75 +68,15 @@ class AudioFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearFrames:
-    """Drop every frame that has not been heard: the player seeks, or was stopped.
+    """Tells the device to drop every frame that has not been heard, because the player seeks or was stopped.
 
-    The next frame, if any, is to be heard at once; its timestamp may be lower than any of the dropped
+    The next frame, if any, is to be played at once. Its timestamp may be lower than any of the dropped
     frames.
     """
 
 
 FrameEvent: TypeAlias = AudioFrame | ClearFrames
 FrameConsumer: TypeAlias = Callable[[FrameEvent], Awaitable[object]] | trio.MemorySendChannel[FrameEvent]
-
-
-class FrameSchedule:
-    """The times at which the frames of one session are due and heard. Pure: times are arguments, in seconds.
-
-    After a start, all but one of the lead's frames are due at once, the next frame at the session's next
-    slot, and each further one a duration later: never more than `lead_frames` are ahead of the playhead.
-    Slots are one duration apart; `slot` (0 to 1) is the share of a duration by which a session shifts them.
-    """
-
-    def __init__(self, frame_seconds: float, *, lead_frames: int = 2) -> None:
-        self.slot = 0.0
-        self._at_once = lead_frames - 1
-        self.late_frames = 0
-        self._frame_seconds = frame_seconds
-        self._zero: float | None = None
-        self._start = -math.inf
-        self._to_slot_seconds = 0.0
-        self._count = 0
-
-    @property
-    def due(self) -> float:
-        """The time to deliver the next frame."""
-        if self._count < self._at_once:
-            return self._start
-        return self._start + self._to_slot_seconds + (self._count - self._at_once) * self._frame_seconds
-
-    @property
-    def heard(self) -> float:
-        """The time at which the last delivered frame will have been heard."""
-        return self._start + self._count * self._frame_seconds
-
-    @property
-    def lead_seconds(self) -> float:
-        """Audio ahead of the playhead when a frame is due."""
-        return self._at_once * self._frame_seconds
-
-    def restart(self, now: float, *, alone: bool = True) -> None:
-        """Begin again, after every frame delivered so far was heard or dropped. A session that plays alone
-        needs no slot: the rest of its lead is due at once, too."""
-        self._start, self._count = now, 0
-        self._to_slot_seconds = (
-            0.0 if alone else (self.slot * self._frame_seconds - now) % self._frame_seconds
-        )
-        if self._zero is None:
-            self._zero = now
-
-    def deliver(self, now: float) -> float:
-        """Count the next frame as delivered at `now`, and return its timestamp.
-
-        If it is late, the schedule shifts by whole durations: the session keeps its slots.
-        """
-        late_seconds = now - self.due
-        if late_seconds > LATE_SHARE * self._frame_seconds:
-            self._start += math.ceil(late_seconds / self._frame_seconds) * self._frame_seconds
-            self.late_frames += 1
-        assert self._zero is not None
-        timestamp_seconds = self.heard - self._zero
-        self._count += 1
-        return timestamp_seconds
 
 
 class FramesSink:
@@ -183,14 +124,14 @@ class FramesSink:
         self._frame_seconds = frame_ms / 1000
         self._schedule = FrameSchedule(self._frame_seconds, lead_frames=max(2, -(-lead_ms // frame_ms)))
         self._held_seconds = 0.0
-        """Audio that the consumer holds besides the lead, as far as its answers tell."""
+        """The audio that the consumer holds in addition to the lead, as far as its answers tell."""
         self._sessions = _Sessions()
         self._pcm = bytearray()
         """The samples of the next frame so far."""
         self._in_gap = True
         """True if the next frame does not follow the last one directly."""
         self._unfinished = False
-        """True in the midst of an item, whose frames a stop has to clear."""
+        """True while an item plays, so that a stop has to clear its frames."""
         self._tail_until = -math.inf
         """The time until which the last, partial frame of an item waits for the next item."""
 
@@ -251,7 +192,8 @@ class FramesSink:
     async def _play_one(self, buffer: PcmBuffer, audio: _Audio) -> None:
         audio.buffer = buffer
         buffer.set_delay(self._schedule.lead_seconds + self._held_seconds)
-        is_tail = bool(self._pcm)  # of the previous item, so it does not wait for this one
+        # A partial frame of the previous item waits only until `_tail_until` for samples of this one.
+        is_tail = bool(self._pcm)
         self._unfinished = True
         seeks = buffer.seeks
         while True:
@@ -291,7 +233,7 @@ class FramesSink:
         return -math.inf if self._in_gap else self._schedule.due
 
     async def _deliver_frame(self, *, at_once: bool = False) -> None:
-        """Deliver the frame so far, padded with silence, when it is due."""
+        """Pad the frame so far with silence, and deliver it when it is due."""
         has_ended = self._in_gap and trio.current_time() > self._schedule.heard
         if not (has_ended or at_once):
             await trio.sleep_until(self._schedule.due)
@@ -314,7 +256,7 @@ class FramesSink:
 
 
 class _Upcoming:
-    """The next buffer, waited for in a task of its own: meanwhile a frame may be due."""
+    """The next buffer. A task of its own waits for it, because meanwhile a frame may be due."""
 
     def __init__(self, buffers: AsyncIterator[PcmBuffer], nursery: trio.Nursery) -> None:
         self._buffers = buffers

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from playhead.playback.sinks.sink import Sink
 
 NEXT_SECONDS = 0.05
-"""Limits the wait for the music's next item, before the speech goes on without it: less than sinks hold."""
+"""Limits the wait for the music's next item while speech plays, to less than sinks hold. Then the speech goes
+on alone."""
 
 
 class MixingSink:
@@ -44,14 +45,14 @@ class MixingSink:
 
     def __init__(self, sink: Sink) -> None:
         self.over = OverSink(self)
-        """The second input, a sink too."""
+        """The second input, which is a sink, too."""
         self._music: Music | None = None
         """The input that the wrapped sink plays; None while it plays no music."""
         self._sink = sink
         self._lock = trio.Lock()
         """Held while the wrapped sink plays."""
         self.output_latency_seconds: float = getattr(sink, "output_latency_seconds", 0.0)
-        """The wrapped sink's own: see `Player`."""
+        """The latency of the wrapped sink; see `Player`."""
 
     @property
     def name(self) -> str:
@@ -158,8 +159,8 @@ class Music:
 
     async def __anext__(self) -> PcmBuffer:
         if self._over.buffer is not None:
-            self._over.buffer.settle()  # the wrapped sink may have reported for both, and not acted on it
-        if not self._is_requested:  # the music may be requested since before the speech played alone
+            self._over.buffer.settle()  # the sink may have reported a change of both that was not acted on
+        if not self._is_requested:  # otherwise the music was requested before the speech played alone
             self._is_requested = True
             self._nursery.start_soon(self._request)
         with trio.CancelScope() as waiting:
@@ -207,7 +208,7 @@ async def _convert(source: PcmBuffer, target: PcmBuffer) -> None:
             target.finish()
         except ClosedError:
             pass  # one of the two was stopped
-        except Exception:  # the stream broke: play the audio before the error, which its item reports
+        except Exception:  # the stream broke; its item reports the error after the audio before it
             target.finish()
             raise
         finally:

@@ -34,11 +34,11 @@ class PcmReport:
 
 
 class TakenAudio:
-    """The hash of the audio that a sink has taken of a buffer, made outside the device's callback.
+    """The hash of the audio that a sink has taken of a buffer.
 
-    Bytes that the sink has taken stay in the buffer's pipe until a later write needs their room: the pipe
-    keeps as many bytes behind the sink as fit ahead of it, and between two writes the sink can take no more
-    than fit ahead. So hashing before each write misses none.
+    The bytes are hashed before each write into the buffer, outside the device's callback. None is missed. The
+    pipe keeps as many bytes behind the sink as fit ahead of it, and between two writes the sink can take no
+    more than that.
     """
 
     def __init__(self, buffer: PcmBuffer) -> None:
@@ -127,8 +127,8 @@ class NullSink:
 
 
 async def _take_in_real_time(buffers: AsyncIterator[PcmBuffer]) -> None:
-    """Play `buffers` as a device would. Not by miniaudio's null device, which has two threads, one of them
-    looking at its clock every 10 ms: 256 of those took three times the CPU."""
+    """Play `buffers` as a device would. miniaudio's null device is not used: it has two threads, one of which
+    looks at its clock every 10 ms, and 256 of them took three times the CPU."""
     buffer = await anext(buffers, None)
     while buffer is not None:
         await buffer.wait_ready()
@@ -140,7 +140,8 @@ async def _take_in_real_time(buffers: AsyncIterator[PcmBuffer]) -> None:
         with unwrap_exception_group():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(run_thread, run, wake=callback.stop))
-                # The next buffer in another format, which needs a device of its own; None at the end.
+                # `follow` returns the next buffer in another format, which needs a device of its own, or
+                # None.
                 buffer = await follow(buffer, buffers, callback, held_seconds=0.0)
                 callback.stop()
 

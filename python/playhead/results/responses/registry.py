@@ -1,4 +1,5 @@
-"""Registry of structured response types, and their parser: the four built in, and those a program adds."""
+"""The registry of structured response types (four are built in, and a program may add others), and their
+parser."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ COMMON = frozenset({"type", "success", "timestamp", "tool_name"})
 
 
 class Common(TypedDict):
+    """The fields that all types have."""
+
     success: bool
     timestamp: int
     tool_name: str
@@ -119,7 +122,7 @@ def _wrong(path: str, expected: str, got: str) -> ResponseError:
 
 
 Reader = Callable[[Mapping[str, object]], StructuredResponse]
-"""Build a response from an object whose `type` is already checked. Raises `ResponseError`."""
+"""Builds a response from an object whose `type` is already checked. Raises `ResponseError`."""
 
 
 def _keys(cls: type[StructuredResponse]) -> frozenset[str]:
@@ -237,7 +240,7 @@ DEFAULT_REGISTRY: Final = ResponseRegistry(
 
 
 _LONGEST_NAME: Final = 100
-"""Maximum characters of an unknown type name to quote in an error."""
+"""Limits the characters of an unknown type's name in an error."""
 
 
 def parse(text: str) -> Any:
@@ -292,7 +295,7 @@ def common_keys(raw: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def read_response(raw: Mapping[str, object], registry: ResponseRegistry) -> StructuredResponse:
-    """Like `parse_response`, for an object that is already parsed."""
+    """Read an object that is already parsed. Otherwise as `parse_response`."""
     name = common_keys(raw).get("type")
     reader = registry.reader(name) if isinstance(name, str) else None
     if reader is not None:

@@ -99,7 +99,7 @@ class ActionResponse(StructuredResponse):
     final_action: bool = False
     no_further_response: bool = False
     silence_llm: bool = False
-    """Stops the model without being terminal."""
+    """True to stop the model, without being terminal."""
     user_state: str = ""
     instruction: str | None = None
 

@@ -1,0 +1,109 @@
+"""The index of a stream's coded frames, counted while they are read."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from playhead.content.coded_frames import CodedFrame
+from playhead.playback.seek_search import SeekPoint
+
+if TYPE_CHECKING:
+    from playhead.playback.decoder_source import DecoderSource
+
+
+def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -> int | None:
+    """Return the place of the first frame (its sync code begins with 0xFF) that another one follows."""
+    at = -1
+    while (at := data.find(b"\xff", at + 1)) >= 0:
+        frame = header(data, at)
+        if frame is not None and header(data, at + frame.size_bytes) is not None:
+            return at
+    return None
+
+
+class FrameIndex:
+    """Offsets of the coded frames of a stream, counted while they are read.
+
+    The offset of every `stride`th frame is stored; once there are too many, every second one is dropped. So a
+    stream of any length takes at most 64 KiB, and the entries are at most a second apart in the first two
+    hours of music.
+    """
+
+    MOST_POINTS = 4096
+
+    def __init__(
+        self,
+        header: Callable[[bytes, int], CodedFrame | None],
+        *,
+        header_bytes: int,
+        offset: int,
+        number: int = 0,
+        is_exact: bool = True,
+    ) -> None:
+        """`header` parses the frame header at a place in bytes. Frame `number` is at `offset`."""
+        self._header = header
+        self._header_bytes = header_bytes
+        self.first_offset = self.end_offset = offset
+        self.first_number = self.frames = number
+        """`frames` is the number of the frame at `end_offset`, the first that was not read."""
+        self.is_exact = is_exact
+        self.sizes: tuple[int, int] | None = None
+        """The sizes of the smallest and the largest frame; None before the first."""
+        self.is_over = False
+        """True if bytes that are not a frame follow."""
+        self._rest = b""
+        self._stride = 8
+        self._offsets = array("Q", [offset])
+
+    def feed(self, offset: int, data: bytes) -> None:
+        """Take bytes of the stream. Bytes that do not continue the frames so far are ignored."""
+        begin = self.end_offset + len(self._rest) - offset
+        if self.is_over or begin < 0 or begin >= len(data):
+            return
+        data, place = self._rest + data[begin:], 0
+        while len(data) - place >= self._header_bytes:
+            frame = self._header(data, place)
+            if frame is None:
+                self.is_over = True
+                return
+            least, most = self.sizes or (frame.size_bytes, frame.size_bytes)
+            self.sizes = min(least, frame.size_bytes), max(most, frame.size_bytes)
+            place += frame.size_bytes
+            self._add(frame.size_bytes)
+        self._rest = data[place:]
+
+    def _add(self, size_bytes: int) -> None:
+        self.end_offset += size_bytes
+        self.frames += 1
+        count = self.frames - self.first_number
+        if count % self._stride == 0:
+            self._offsets.append(self.end_offset)
+            if len(self._offsets) > self.MOST_POINTS:
+                self._offsets = self._offsets[::2]
+                self._stride *= 2
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size of a frame so far."""
+        return (self.end_offset - self.first_offset) / max(1, self.frames - self.first_number)
+
+    def least_offset(self, number: int) -> int:
+        """Return the lowest possible offset of frame `number`, by the smallest frame so far."""
+        return self.end_offset + (number - self.frames) * (self.sizes or (1, 1))[0]
+
+    def count_to(self, number: int, source: DecoderSource) -> None:
+        """Count the frames in hand up to frame `number`, by reading the source, which feeds this index."""
+        first, last = source.free_range
+        if number > self.frames and not self.is_over and first <= self.end_offset < last:
+            source.restart(self.end_offset)
+            while number > self.frames and source.offset < last and source.take():
+                pass
+
+    def before(self, number: int) -> SeekPoint | None:
+        """Return the last stored frame up to frame `number`; None if frame `number` was not read."""
+        if not self.first_number <= number <= self.frames:
+            return None
+        place = min((number - self.first_number) // self._stride, len(self._offsets) - 1)
+        return SeekPoint(offset=self._offsets[place], frame=self.first_number + place * self._stride)

@@ -1,0 +1,89 @@
+"""`playhead serve proxy`: a player in front of any host."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from playhead.cli import quick_imports
+from playhead.cli.runner import EXIT_DONE, Report, run_command
+from playhead.cli.sinks import SinkName, check_sink, make_sink
+from playhead.cli.terminal import Terminal
+from playhead.errors import UsageError
+from playhead.servers.commands.example_servers import (
+    Port,
+    TlsCertificate,
+    TlsKey,
+    TokenEnv,
+    WebOrigins,
+    token_of,
+)
+from playhead.servers.proxy import OnCall, ProxyOptions, Transport
+
+
+def proxy(
+    servers: Annotated[
+        list[str], typer.Argument(metavar="SERVER...", help="The servers to stand in front of.")
+    ],
+    transport: Annotated[Transport, typer.Option(help="How hosts connect.")] = "stdio",
+    host: Annotated[str, typer.Option(help="Address to listen on (HTTP and WebSocket).")] = "127.0.0.1",
+    port: Port = 3002,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The mcpServers file that names the servers.")
+    ] = None,
+    sink: SinkName = None,
+    on_call: Annotated[
+        OnCall, typer.Option(help="What to do with the audio while a tool of a server runs.")
+    ] = "duck",
+    keep_audio: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SERVER", help="Pass audio of this server to the host unplayed; repeatable."),
+    ] = None,
+    keep_links: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SERVER", help="Leave links to audio in this server's results; repeatable."),
+    ] = None,
+    web_origin: WebOrigins = None,
+    token_env: TokenEnv = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+) -> None:
+    """Serve the tools of other servers to a host, and play the audio of their results here."""
+    for flag, names in (("--keep-audio", keep_audio), ("--keep-links", keep_links)):
+        for name in names or ():
+            if name not in servers:
+                raise UsageError(f"{flag}: expected one of the servers of this command, got {name!r}")
+    stdout_has = "the messages to the host" if transport == "stdio" else ""
+    if sink != "none":
+        check_sink(sink, stdout_has=stdout_has)
+    options = ProxyOptions(
+        transport=transport,
+        host=host,
+        port=port,
+        on_call=on_call,
+        keep_audio=tuple(keep_audio or ()),
+        keep_links=tuple(keep_links or ()),
+        web_origins=tuple(web_origin or ()),
+        token=token_of(token_env),
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+    )
+
+    async def command(_terminal: Terminal, _report: Report) -> int:
+        with quick_imports():
+            from playhead.config.servers import resolve_target
+            from playhead.playback import Player
+            from playhead.servers.proxy.proxy_server import serve
+        targets = {name: resolve_target(name, config) for name in servers}
+        async with AsyncExitStack() as stack:
+            player = None
+            if sink != "none":
+                speaker = make_sink(sink, real_time=True, stdout_has=stdout_has)
+                player = await stack.enter_async_context(Player(speaker))
+            await serve(targets, player, options)
+        return EXIT_DONE
+
+    run_command(command, json_output=False)

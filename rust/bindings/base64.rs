@@ -1,4 +1,4 @@
-//! `check_base64` and `decode_base64`.
+//! Python's `check_base64` and `decode_base64`: strict base64 of a string or a buffer.
 
 use playhead_core::base64::{check, decode, decoded_len};
 use pyo3::prelude::*;
@@ -7,10 +7,11 @@ use pyo3::types::PyBytes;
 use crate::buffer::with_text;
 use crate::error::to_python;
 
-/// Texts of this length and more are decoded detached. A shorter one takes less time (8 µs) than a busy thread may
-/// delay attaching again (5 ms, `sys.getswitchinterval`).
+/// Text of at least this length is decoded detached. Shorter text takes 8 µs, while a busy thread may delay attaching
+/// again by 5 ms (`sys.getswitchinterval`).
 pub const DETACH_BYTES: usize = 64 * 1024;
 
+/// Checks base64 without storing the result.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 pub fn check_base64(py: Python<'_>, text: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -24,6 +25,7 @@ pub fn check_base64(py: Python<'_>, text: &Bound<'_, PyAny>) -> PyResult<()> {
     })?
 }
 
+/// Decodes base64 to `bytes`.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 pub fn decode_base64<'py>(

@@ -97,6 +97,7 @@ unsafe extern "C" fn stop_callback(device: *mut c_void) {
     }
 }
 
+/// Python's `DeviceCallback`: the target of one device's callbacks, or a clock in place of a device.
 #[pyclass(name = "DeviceCallback", module = "playhead._core", frozen)]
 pub struct PyDeviceCallback {
     target: Arc<Target>,
@@ -108,6 +109,7 @@ pub struct PyDeviceCallback {
 
 #[pymethods]
 impl PyDeviceCallback {
+    /// Makes a target; without an offset, there is no device that points to it.
     #[new]
     #[pyo3(signature = (*, frame_bytes, user_data_offset=None))]
     fn new(py: Python<'_>, frame_bytes: usize, user_data_offset: Option<usize>) -> PyResult<Self> {
@@ -139,21 +141,25 @@ impl PyDeviceCallback {
         })
     }
 
+    /// The address of an `ma_device_data_proc`.
     #[getter]
     fn data_callback(&self) -> usize {
         data_callback as *const () as usize
     }
 
+    /// The address of an `ma_stop_proc`.
     #[getter]
     fn stop_callback(&self) -> usize {
         stop_callback as *const () as usize
     }
 
+    /// The address for `pUserData`; 0 once freed.
     #[getter]
     fn user_data(&self) -> usize {
         self.lent.load(Ordering::Acquire) as usize
     }
 
+    /// Feeds the device from `playout`.
     fn play(&self, py: Python<'_>, playout: &PyPlayout) -> PyResult<()> {
         if self.target.output.play(Arc::clone(&playout.playout)) {
             return Ok(());
@@ -165,11 +171,13 @@ impl PyDeviceCallback {
         ))
     }
 
+    /// Sets how much audio the device holds after a call.
     fn set_depth(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         self.target.output.set_depth(duration(py, seconds)?);
         Ok(())
     }
 
+    /// Takes a period of audio on schedule, in place of a device, until `stop`.
     #[pyo3(signature = (*, period_frames, rate_hz))]
     fn run(&self, py: Python<'_>, period_frames: NonZeroU32, rate_hz: NonZeroU32) {
         let period = Duration::from_secs(period_frames.get().into()) / rate_hz.get();
@@ -194,35 +202,42 @@ impl PyDeviceCallback {
         });
     }
 
+    /// Ends `run`.
     fn stop(&self) {
         *lock(&self.is_stopped) = true;
         self.stopped.notify_all();
     }
 
+    /// The number of calls so far.
     #[getter]
     fn calls(&self) -> u64 {
         self.target.output.calls()
     }
 
+    /// True once the device has played the last frame, or stopped.
     #[getter]
     fn over(&self) -> bool {
         self.target.output.is_over()
     }
 
+    /// True once the device stopped.
     #[getter]
     fn stopped(&self) -> bool {
         self.target.output.is_stopped()
     }
 
+    /// Returns the descriptor that is readable after a wake.
     fn fileno(&self) -> i32 {
         self.target.wake.raw()
     }
 
+    /// Takes the pending wakes, and frees the playouts that are over.
     fn clear_wake(&self) {
         self.target.wake.clear();
         self.target.output.collect();
     }
 
+    /// Frees the device's reference to the target.
     fn free(&self) {
         let lent = self.lent.swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !lent.is_null() {

@@ -1,4 +1,4 @@
-//! `Dither`.
+//! Python's `Dither`: floats of one stream to 16-bit samples.
 
 use std::sync::Mutex;
 
@@ -10,6 +10,7 @@ use crate::buffer::with_bytes;
 use crate::error::usage;
 use crate::lock::lock;
 
+/// Python's `Dither`: the noise generator of one stream, behind a lock.
 #[pyclass(name = "Dither", module = "playhead._core", frozen)]
 pub struct PyDither {
     dither: Mutex<dither::Dither>,
@@ -17,6 +18,7 @@ pub struct PyDither {
 
 #[pymethods]
 impl PyDither {
+    /// Starts at the fixed seed.
     #[new]
     fn new() -> Self {
         Self {
@@ -24,6 +26,7 @@ impl PyDither {
         }
     }
 
+    /// Converts 32-bit floats to 16-bit integers.
     #[pyo3(signature = (floats, /))]
     fn convert<'py>(
         &self,

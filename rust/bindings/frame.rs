@@ -11,6 +11,7 @@ use crate::buffer::with_bytes;
 /// time (about 100 µs) than attaching again may take.
 const DETACH_BYTES: usize = 2 << 20;
 
+/// A scanned message. It keeps `data` alive, because its spans point into it.
 #[pyclass(module = "playhead._core", frozen)]
 pub struct Frame {
     frame: frame::Frame,
@@ -19,6 +20,7 @@ pub struct Frame {
 
 #[pymethods]
 impl Frame {
+    /// Scans `data`.
     #[new]
     #[pyo3(signature = (data, /))]
     fn new(data: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -29,6 +31,7 @@ impl Frame {
         })
     }
 
+    /// The kind of the message, judged by its keys.
     #[getter]
     fn kind(&self) -> Option<&'static str> {
         self.frame.kind.map(|kind| match kind {
@@ -39,6 +42,7 @@ impl Frame {
         })
     }
 
+    /// The id, if it is a plain integer or string.
     #[getter]
     fn id<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match &self.frame.id {
@@ -54,26 +58,31 @@ impl Frame {
         }
     }
 
+    /// The deepest nesting of objects and lists.
     #[getter]
     fn depth(&self) -> usize {
         self.frame.depth
     }
 
+    /// The number of values.
     #[getter]
     fn values(&self) -> usize {
         self.frame.values
     }
 
+    /// Returns the memory that the decoded text may take.
     fn text_bytes(&self, py: Python<'_>) -> PyResult<usize> {
         with_bytes_detached(self.data.bind(py), |data| self.frame.text_bytes(data))
     }
 
+    /// Returns the message with an empty string in place of each blob.
     fn envelope<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         with_bytes(self.data.bind(py), |bytes| {
             PyBytes::new(py, &self.frame.envelope(bytes))
         })
     }
 
+    /// Returns the field, the index and a view of the text of each long blob.
     fn blobs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let blobs = PyList::empty(py);
         if self.frame.blobs.is_empty() {

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::{PyErr, ffi};
 
+/// The id of a process's main interpreter.
 const MAIN: i64 = 0;
 
 /// Refuses every other interpreter than the main one with `ImportError`.

@@ -1,4 +1,4 @@
-//! `MessageBuffer`.
+//! Python's `MessageBuffer`, which collects a long message without a final copy.
 
 use std::mem;
 
@@ -8,13 +8,14 @@ use pyo3::types::PyBytes;
 
 use crate::buffer::{GrowingBytes, with_bytes};
 
-/// The capacity up to which a buffer grows only as needed: the allocator can reuse the memory of the previous message
-/// if the sizes are alike.
+/// A buffer grows only as needed up to this capacity, so that the allocator can reuse the memory of the previous
+/// message if the sizes are alike.
 const SMALL_BYTES: usize = 4 << 20;
-/// The next capacity: the longest message by default, and one more read. Memory that is never written to costs
-/// nothing, and a later move would lose the large pages.
+/// A larger buffer takes at least this capacity at once: the longest message by default, and one more read. Memory
+/// that is never written to costs nothing, and a later move would lose the large pages.
 const LARGE_BYTES: usize = 66 << 20;
 
+/// The bytes of one message that is still arriving.
 #[pyclass(module = "playhead._core")]
 pub struct MessageBuffer {
     bytes: GrowingBytes,
@@ -22,6 +23,7 @@ pub struct MessageBuffer {
 
 #[pymethods]
 impl MessageBuffer {
+    /// Takes memory for `expected_bytes`.
     #[new]
     #[pyo3(signature = (expected_bytes = 0, /))]
     fn new(py: Python<'_>, expected_bytes: usize) -> PyResult<Self> {
@@ -29,6 +31,7 @@ impl MessageBuffer {
         Ok(Self { bytes })
     }
 
+    /// Appends `chunk`.
     #[pyo3(signature = (chunk, /))]
     fn write(&mut self, chunk: &Bound<'_, PyAny>) -> PyResult<()> {
         with_bytes(chunk, |chunk_bytes| {
@@ -41,10 +44,12 @@ impl MessageBuffer {
         })?
     }
 
+    /// Returns the number of bytes so far.
     fn __len__(&self) -> usize {
         self.bytes.len()
     }
 
+    /// Copies the last `n_bytes`, or fewer.
     #[pyo3(signature = (n_bytes, /))]
     fn tail<'py>(&self, py: Python<'py>, n_bytes: usize) -> Bound<'py, PyBytes> {
         let filled = self.bytes.filled();
@@ -52,6 +57,7 @@ impl MessageBuffer {
         PyBytes::new(py, filled.get(start..).unwrap_or_default())
     }
 
+    /// Returns all bytes, without a copy, and empties the buffer.
     fn take<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.replaced(py)?.finish(py)
     }
@@ -66,6 +72,7 @@ impl MessageBuffer {
         ))
     }
 
+    /// Makes room for `more` bytes past the capacity.
     fn grow(&mut self, py: Python<'_>, more: usize) -> PyResult<()> {
         let capacity = self.bytes.capacity();
         let needed = capacity

@@ -1,4 +1,4 @@
-//! `OggReader` and `OggPage`.
+//! Python's `OggReader` and `OggPage`: the core's pages and packets, read together.
 
 use std::sync::Mutex;
 
@@ -9,6 +9,7 @@ use pyo3::types::PyBytes;
 use crate::buffer::with_bytes;
 use crate::lock::lock;
 
+/// One page, and the packets that end on it.
 #[pyclass(frozen, get_all, module = "playhead._core")]
 pub struct OggPage {
     offset: u64,
@@ -29,11 +30,13 @@ struct Reader {
     serial: Option<u32>,
 }
 
+/// A parser of pages and packets, behind a lock.
 #[pyclass(frozen, module = "playhead._core")]
 pub struct OggReader(Mutex<Reader>);
 
 #[pymethods]
 impl OggReader {
+    /// Starts at `offset`; without a serial number, the first page chooses the logical stream.
     #[new]
     #[pyo3(signature = (*, offset=0, serial=None))]
     fn new(offset: u64, serial: Option<u32>) -> Self {
@@ -44,20 +47,24 @@ impl OggReader {
         }))
     }
 
+    /// The offset of the first byte that is neither parsed nor skipped.
     #[getter]
     fn offset(&self) -> u64 {
         lock(&self.0).pages.offset()
     }
 
+    /// Appends the next bytes.
     #[pyo3(signature = (data, /))]
     fn feed(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
         with_bytes(data, |bytes| lock(&self.0).pages.push(bytes))
     }
 
+    /// Records that no more bytes follow.
     fn finish(&self) {
         lock(&self.0).pages.finish();
     }
 
+    /// Returns the next page, or None until more bytes are fed.
     fn next_page(&self, py: Python<'_>) -> Option<OggPage> {
         // Attached: a page has at most 64 KiB, and its checksum takes 150 µs.
         let mut reader = lock(&self.0);

@@ -1,4 +1,4 @@
-//! `Pipe` and `PipeStatistics`.
+//! Python's `Pipe` and `PipeStatistics`: the core's pipe, with Python exceptions as its errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use crate::wake::FdWake;
 
 pub type Exception = Py<PyBaseException>;
 
+/// Python's `Pipe`, whose wake is a file descriptor.
 #[pyclass(name = "Pipe", module = "playhead._core", frozen)]
 pub struct PyPipe {
     pub pipe: Arc<Pipe<FdWake, Exception>>,
@@ -24,6 +25,7 @@ pub struct PyPipe {
 
 #[pymethods]
 impl PyPipe {
+    /// Opens an empty pipe.
     #[new]
     #[pyo3(signature = (capacity_bytes, *, start = 0, behind_bytes = 0))]
     fn new(py: Python<'_>, capacity_bytes: u64, start: u64, behind_bytes: u64) -> PyResult<Self> {
@@ -35,63 +37,76 @@ impl PyPipe {
         })
     }
 
+    /// The capacity, a power of two.
     #[getter]
     fn capacity_bytes(&self) -> u64 {
         self.pipe.capacity()
     }
 
+    /// The bytes that fit ahead of the reader.
     #[getter]
     fn ahead_bytes(&self) -> u64 {
         self.pipe.ahead()
     }
 
+    /// The offset of the oldest byte that is kept.
     #[getter]
     fn kept_from(&self) -> u64 {
         self.pipe.kept_from()
     }
 
+    /// The offset of the next byte to read.
     #[getter]
     fn head(&self) -> u64 {
         self.pipe.head()
     }
 
+    /// The end of the readable bytes.
     #[getter]
     fn tail(&self) -> u64 {
         self.pipe.tail()
     }
 
+    /// True after `close` or `abort`.
     #[getter]
     fn closed(&self) -> bool {
         self.pipe.state() != State::Open
     }
 
+    /// Decodes a page to its place. Returns its decoded length.
     fn write_base64(&self, py: Python<'_>, offset: u64, text: &Bound<'_, PyAny>) -> PyResult<u64> {
         with_text(text, |text| self.store(py, offset, Payload::Text(text)))?
     }
 
+    /// Copies bytes to their place. Returns their number.
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<u64> {
         with_bytes(data, |data| self.store(py, offset, Payload::Bytes(data)))?
     }
 
+    /// Blocks the writer until `room_bytes` fit. Returns whether they do.
     #[pyo3(signature = (room_bytes, timeout = None))]
     fn wait_room(&self, py: Python<'_>, room_bytes: u64, timeout: Option<f64>) -> PyResult<bool> {
-        let timeout = seconds(py, timeout)?;
+        let timeout = to_duration(py, timeout)?;
         py.detach(|| self.pipe.wait_room(room_bytes, timeout))
             .map_err(|error| to_python(py, error, 0))
     }
 
+    /// Requests a wake once at most `low_bytes` are readable. Returns true if that is already so.
     fn arm(&self, low_bytes: u64) -> bool {
         self.pipe.arm(low_bytes)
     }
 
+    /// Returns the descriptor that is readable after a wake.
     fn fileno(&self) -> i32 {
         self.pipe.wake().raw()
     }
 
+    /// Takes the pending wakes.
     fn clear_wake(&self) {
         self.pipe.wake().clear();
     }
 
+    /// Blocks until there are bytes, and reads them.
     #[pyo3(signature = (buffer, timeout = None))]
     fn readinto(
         &self,
@@ -99,9 +114,9 @@ impl PyPipe {
         buffer: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<usize> {
-        let limit = seconds(py, timeout)?;
+        let limit = to_duration(py, timeout)?;
         let outcome = with_bytes_mut(buffer, |out| py.detach(|| self.pipe.read(out, limit)))?;
-        result(py, outcome)?.ok_or_else(|| {
+        read_result(py, outcome)?.ok_or_else(|| {
             PyTimeoutError::new_err(format!(
                 "no byte arrived within {} s at offset {}; the stream continues, so read again or abort it",
                 timeout.unwrap_or_default(),
@@ -110,40 +125,47 @@ impl PyPipe {
         })
     }
 
+    /// Reads what is available; None if nothing is.
     fn readinto_nowait(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<Option<usize>> {
         // Attached: the copy takes less time than detaching.
-        result(
+        read_result(
             py,
             with_bytes_mut(buffer, |out| self.pipe.read_nowait(out))?,
         )
     }
 
+    /// Copies bytes that the reader has passed.
     fn readinto_behind(&self, offset: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         with_bytes_mut(buffer, |out| self.pipe.copy_behind(offset, out))
     }
 
+    /// Moves the reader to `offset`.
     fn seek(&self, py: Python<'_>, offset: u64) -> PyResult<()> {
         self.pipe
             .seek(offset)
             .map_err(|error| to_python(py, error, 0))
     }
 
+    /// Makes one blocking `readinto` raise `TimeoutError`.
     fn interrupt(&self) {
         self.pipe.interrupt();
     }
 
+    /// Ends the stream at the tail.
     fn close(&self) {
         self.pipe.close();
     }
 
+    /// Breaks the stream at the tail with `error`.
     fn abort(&self, error: Exception) {
         self.pipe.abort(error);
     }
 
+    /// Takes a snapshot.
     fn statistics(&self) -> PyPipeStatistics {
         self.pipe.statistics().into()
     }
@@ -165,6 +187,7 @@ impl PyPipe {
 }
 
 impl PyPipe {
+    /// Writes a page; detached, if it is long.
     fn store(&self, py: Python<'_>, offset: u64, payload: Payload<'_>) -> PyResult<u64> {
         let (Payload::Text(bytes) | Payload::Bytes(bytes)) = payload;
         let written = if bytes.len() >= DETACH_BYTES {
@@ -176,8 +199,11 @@ impl PyPipe {
     }
 }
 
-/// `None` is "not yet".
-fn result(py: Python<'_>, read: Result<Outcome<'_, Exception>, Error>) -> PyResult<Option<usize>> {
+/// Converts the outcome of a read; `None` is "not yet".
+fn read_result(
+    py: Python<'_>,
+    read: Result<Outcome<'_, Exception>, Error>,
+) -> PyResult<Option<usize>> {
     match read {
         Ok(Outcome::Bytes(len)) => Ok(Some(len)),
         Ok(Outcome::NotYet) => Ok(None),
@@ -187,8 +213,8 @@ fn result(py: Python<'_>, read: Result<Outcome<'_, Exception>, Error>) -> PyResu
     }
 }
 
-/// A timeout in seconds; one that is too long for the clock means no limit.
-fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
+/// Converts a timeout in seconds. One that is too long for the clock means no limit.
+fn to_duration(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
     match timeout {
         Some(timeout) if timeout.is_nan() || timeout < 0.0 => Err(usage(
             py,
@@ -199,6 +225,7 @@ fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
     }
 }
 
+/// A snapshot of a pipe's counters.
 #[pyclass(
     name = "PipeStatistics",
     module = "playhead._core",

@@ -14,7 +14,7 @@ use crate::ring::OFFSET_MAX;
 /// Length of `[DONE]`: an answer of exactly these bytes could be the marker, so no page is that long.
 const MARKER_BYTES: u64 = 6;
 
-/// Shortens a request that could be answered by the marker: one byte less costs little.
+/// Shortens a length that the marker could fill, by one byte.
 const fn not_marker(bytes: u64) -> u64 {
     if bytes == MARKER_BYTES {
         MARKER_BYTES - 1
@@ -24,6 +24,7 @@ const fn not_marker(bytes: u64) -> u64 {
 }
 
 impl Planner {
+    /// The newest probe that may be sent now.
     pub(super) fn next_probe(&mut self) -> Option<Request> {
         let may_retry = self.now >= self.patience.retry_at();
         let is_due = |(_, is_retry): &(_, bool)| may_retry || !is_retry;
@@ -32,6 +33,7 @@ impl Planner {
         Some(self.issue(range.start, range.end, is_retry, Purpose::Probe))
     }
 
+    /// The next read that supports or refutes the claim of an end.
     pub(super) fn next_corroboration(&mut self) -> Option<Request> {
         let is_retry = self.evidence_failed;
         if is_retry && self.now < self.patience.retry_at() {
@@ -80,6 +82,7 @@ impl Planner {
         Some(self.issue(hole.start, end, is_retry, Purpose::Page))
     }
 
+    /// A second read of the page that the reader waits for, if it is late.
     pub(super) fn next_hedge(&mut self) -> Option<Request> {
         let late = self.hedge_candidate()?;
         if self.late_at(late)? > self.now {
@@ -98,8 +101,8 @@ impl Planner {
         Some(self.issue(start, end, false, purpose))
     }
 
-    /// The read that the reader waits for, if the budget allows a hedge, and later reads have overtaken it or too few
-    /// are in flight to do so.
+    /// The read that the reader waits for, if it may be hedged: the budget allows it, and later reads have overtaken
+    /// it, or too few are in flight for that.
     pub(super) fn hedge_candidate(&self) -> Option<&Flight> {
         let budget = HEDGES_AT_START + self.counters.requests / REQUESTS_PER_HEDGE;
         let is_last = self.flights.pages() <= OVERTAKEN_TO_HEDGE as usize;
@@ -115,7 +118,7 @@ impl Planner {
     }
 
     /// The time at which a page is late: after two smoothed latencies, four deviations (RFC 6298), and the transfer of
-    /// what is queued; twice that after each hedge. On a steady link only the queue makes latencies deviate.
+    /// what is queued. Each hedge doubles it. Deviations don't count on a steady link, where only the queue makes them.
     pub(super) fn late_at(&self, flight: &Flight) -> Option<f64> {
         let transfer = self.flights.bytes() as f64 / self.estimates.bandwidth()?;
         let seconds = match self.estimates.steady.link() {
@@ -131,6 +134,7 @@ impl Planner {
         Some(flight.issued_at + doubled.min(LATE_MAX_SECONDS))
     }
 
+    /// The page at the frontier, if the link, the room and the end allow it.
     pub(super) fn next_page(&mut self, head: u64) -> Option<Request> {
         self.frontier = self.taken.contiguous_end(self.frontier);
         let start = self.frontier;
@@ -216,7 +220,8 @@ impl Planner {
         }
     }
 
-    /// A full ring drains by a quarter before the next request: fewer requests, and the radio can rest.
+    /// Returns whether a full ring still drains. The next request waits until a quarter of it is free, so that a
+    /// radio can rest in between.
     fn is_asleep(&mut self, head: u64) -> bool {
         let room = head
             .saturating_add(self.settings.capacity_bytes)
@@ -228,14 +233,16 @@ impl Planner {
         self.sleeping
     }
 
-    /// Requests that leave together share the link, are answered together and leave it idle together. So they leave one
-    /// transfer apart, as BBR's packets do.
+    /// The time before which no new page leaves. Pages leave about one transfer apart, as BBR's packets do: together
+    /// they would share the link, and then leave it idle.
     pub(super) fn paced_until(&self) -> Option<f64> {
         let (asked_at, bytes) = self.newest;
         let gap = self.estimates.gap_seconds(bytes)?;
         (gap >= PACING_MIN_SECONDS && self.flights.len() > 0).then_some(asked_at + gap)
     }
 
+    /// Returns whether a new page may start at `start`. Past an announced size, only one read at a time tests whether
+    /// the size is too small, and none does if the size is exact.
     fn may_request_at(&self, start: u64) -> bool {
         let is_past_total = self.total().is_some_and(|total| start >= total);
         let is_past_requested = || {
@@ -258,6 +265,7 @@ impl Planner {
         self.counters.pages < STEADY_BURST as u64
     }
 
+    /// Returns whether another page may join those in flight. A page that measures the floor must be alone.
     fn link_has_room(&mut self, measures_floor: bool) -> bool {
         let wanted = self.flights.wanted().count();
         if measures_floor {
@@ -279,6 +287,7 @@ impl Planner {
         !is_full && self.window.has_room(wanted)
     }
 
+    /// Records a request as in flight, and returns it.
     fn issue(&mut self, start: u64, end: u64, is_retry: bool, purpose: Purpose) -> Request {
         let id = self.next_id;
         self.next_id += 1;

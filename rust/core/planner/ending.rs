@@ -100,13 +100,17 @@ pub(super) struct Probe {
 pub(super) struct Ending {
     pub size: Size,
     pub size_was_wrong: bool,
+    /// The claim that waits for evidence.
     claim: Option<Claim>,
     error_claim: Option<ErrorClaim>,
     accepted: Option<End>,
+    /// The number of false claims at each offset.
     false_claims: BTreeMap<u64, u32>,
+    /// An offset with too many of them, not yet reported.
     contradiction: Option<u64>,
     /// Ends of pages shorter than their range and than the largest page.
     short_ends: BTreeSet<u64>,
+    /// The length of the longest page so far.
     largest_page: u64,
     /// One past the highest byte that ever arrived, stored or not.
     received_to: u64,
@@ -162,6 +166,7 @@ impl Ending {
         }
     }
 
+    /// Drops the announced size, because the bytes contradict it.
     pub fn refute_size(&mut self) {
         if self.size.announced().is_some() {
             self.size = Size::Refuted;
@@ -174,7 +179,7 @@ impl Ending {
         self.received_to
     }
 
-    /// A byte up to `offset` was served, though past the end of its range.
+    /// Records that bytes up to `offset` were served, beyond a requested range or to a probe.
     pub fn seen_to(&mut self, offset: u64) {
         self.received_to = self.received_to.max(offset);
         self.refute_size_below(offset);
@@ -247,6 +252,7 @@ impl Ending {
         self.largest_page = self.largest_page.max(end - start);
     }
 
+    /// Counts a false claim at `at`. Too many at one offset are a contradiction.
     fn count_false(&mut self, at: u64) {
         if self.false_claims.len() >= SHORT_ENDS_KEPT && !self.false_claims.contains_key(&at) {
             self.false_claims.pop_first();
@@ -416,7 +422,7 @@ impl Ending {
         if is_at_size {
             return Some(self.accept(end));
         }
-        // Without a size, the read further on may remain unanswered, but it must have been tried.
+        // Without an announced size the read past the claim may remain unanswered, but it must have been sent.
         let is_tried = claim.beyond != Step::Needed && !is_below_size;
         let is_complete =
             claim.at_claim == Step::ClaimsEnd && (claim.beyond == Step::ClaimsEnd || is_tried);
@@ -430,6 +436,7 @@ impl Ending {
             }
         }
         let since = claim.corroborated_at?;
+        // A restarted claim needs its reads again, unless a short page is evidence enough.
         let is_open = !claim.behind_short && !is_complete;
         // Until all bytes below the claim have arrived, a lower claim may take its place.
         if is_open || tail < end.at || (waits && now < since + wait_past_claim(latency)) {
@@ -462,6 +469,7 @@ impl Ending {
     }
 }
 
+/// The seconds to wait for reads past a corroborated claim.
 fn wait_past_claim(latency: f64) -> f64 {
     WAIT_PAST_CLAIM_SECONDS.max(2.0 * latency)
 }

@@ -43,14 +43,18 @@ enum Phase {
 
 /// Smoothed view of the link. Constant size.
 pub(super) struct Estimates {
+    /// The bytes of all completed pages.
     delivered: u64,
+    /// Pages requested before `delivered` reaches this are app-limited.
     app_limited_until: u64,
     /// The best delivery rate of the window, and the best since that one and since the second.
     rate: Option<[Sample; 3]>,
+    /// The least latency of its window.
     floor: Option<Sample>,
     /// The mean and the mean deviation of the latency.
     smoothed: Option<(f64, f64)>,
     phase: Phase,
+    /// The first request of the current round. Its answer ends the round.
     round_id: u64,
     train: Train,
     rounds: Rounds,
@@ -258,7 +262,7 @@ impl Estimates {
         self.rounds.in_proportion >= ROUNDS_IN_PROPORTION
     }
 
-    /// Starts up again: the limit of the rate has changed.
+    /// Returns to the start-up, because the limit of the rate has changed.
     pub fn start_up(&mut self) {
         self.phase = Phase::Startup {
             best: self.bandwidth().unwrap_or(0.0),
@@ -285,8 +289,8 @@ impl Estimates {
                 value: rate,
             });
         }
-        let stale = self.floor_is_stale(now) && page.alone;
-        if stale || self.floor.is_none_or(|floor| latency <= floor.value) {
+        let replaces_floor = self.floor_is_stale(now) && page.alone;
+        if replaces_floor || self.floor.is_none_or(|floor| latency <= floor.value) {
             self.floor = Some(Sample {
                 at: now,
                 value: latency,
@@ -308,7 +312,8 @@ impl Estimates {
                 deviation + ((mean - latency).abs() - deviation) / 4.0,
             ),
         });
-        self.rounds.add(now, page, page.app_limited || stale);
+        self.rounds
+            .add(now, page, page.app_limited || replaces_floor);
         if page.id < self.round_id {
             self.train.add(now, page.bytes);
             return None;
@@ -321,6 +326,7 @@ impl Estimates {
         self.rounds.end(now)
     }
 
+    /// Ends the start-up once the rate has stopped growing.
     fn end_round(&mut self) {
         let rate = self.rate.map_or(0.0, |best| best[0].value);
         if let Phase::Startup { best, flat_rounds } = &mut self.phase {
@@ -335,6 +341,8 @@ impl Estimates {
         }
     }
 
+    /// Adds a sample to the windowed maximum. The second and third best are from later parts of the window, so that one
+    /// of them replaces a best that is too old.
     fn add_rate(&mut self, new: Sample) {
         let Some(best) = &mut self.rate else {
             self.rate = Some([new; 3]);
@@ -356,6 +364,7 @@ impl Estimates {
                 *best = [best[1], best[2], new];
             }
         } else if best[1].at == best[0].at && age > BANDWIDTH_WINDOW_SECONDS / 4.0 {
+            // A quarter of the window has passed: the second best must be newer than the best.
             (best[1], best[2]) = (new, new);
         } else if best[2].at == best[1].at && age > BANDWIDTH_WINDOW_SECONDS / 2.0 {
             best[2] = new;

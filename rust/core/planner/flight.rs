@@ -77,6 +77,7 @@ impl Flights {
         self.0.push(flight);
     }
 
+    /// Takes out the request with this id.
     pub fn take(&mut self, id: u64) -> Option<Flight> {
         let index = self.0.iter().position(|flight| flight.id == id)?;
         Some(self.0.swap_remove(index))
@@ -86,6 +87,7 @@ impl Flights {
         self.0.iter_mut().find(|flight| flight.id == id)
     }
 
+    /// Takes out all requests, and returns their ids.
     pub fn drain_ids(&mut self) -> Vec<u64> {
         self.0.drain(..).map(|flight| flight.id).collect()
     }
@@ -143,6 +145,7 @@ impl Flights {
         }
     }
 
+    /// Marks the requests whose answer is no longer wanted.
     pub fn supersede(&mut self, now: f64, is_superseded: impl Fn(&Flight) -> bool) {
         for flight in self.wanted_mut().filter(|flight| is_superseded(flight)) {
             flight.standing = Standing::Superseded { since: now };

@@ -106,6 +106,7 @@ struct GateInputs {
 }
 
 impl GateInputs {
+    /// Returns whether the audio in hand lasts. A link that was not measured yet counts as fast.
     fn is_enough(&self) -> bool {
         if self.in_hand_bytes >= self.left_bytes.min(ROOM_SHARE * self.room_bytes) {
             return true;

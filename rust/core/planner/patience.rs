@@ -43,6 +43,7 @@ pub enum Failure {
     Final,
 }
 
+/// The reader's waits, the failures in a row, and the times before which nothing is retried.
 pub(super) struct Patience {
     allowed_seconds: f64,
     demand: Demand,
@@ -50,14 +51,19 @@ pub(super) struct Patience {
     waiting_since: Option<f64>,
     /// Seconds of earlier waits since the last progress.
     waited_before: f64,
+    /// Failures since the last progress.
     failures: u32,
+    /// Those of them that were retries; each doubles the backoff.
     failed_retries: u32,
+    /// Refusals of the head page since it last moved.
     refusals: u32,
     /// The time at which the refused head page is read again.
     refused_until: f64,
+    /// The end of the backoff.
     retry_at: f64,
+    /// The end of the silence that the server asked for.
     retry_after_until: f64,
-    /// The latest retries since progress.
+    /// The times of the latest retries since progress, oldest first.
     retries: [f64; RETRIES_PER_SECOND],
     jitter: Jitter,
 }
@@ -80,6 +86,7 @@ impl Patience {
         }
     }
 
+    /// Sets the demand. The time waited so far stays counted.
     pub fn set_demand(&mut self, now: f64, demand: Demand) {
         if demand == self.demand {
             return;
@@ -171,6 +178,7 @@ impl Patience {
         self.retry_after_until
     }
 
+    /// Records a retry at `now`.
     pub fn retried(&mut self, now: f64) {
         self.retries.rotate_left(1);
         self.retries[RETRIES_PER_SECOND - 1] = now;

@@ -10,6 +10,7 @@ use super::tuning::{
 /// The evidence so far.
 #[derive(Default)]
 pub(super) struct Serial {
+    /// The time of the newest answer.
     answered_at: f64,
     /// The seconds from the page before the newest to the newest; its latency if it did not wait for that page.
     newest: Option<f64>,
@@ -24,8 +25,10 @@ pub(super) struct Serial {
 }
 
 impl Serial {
-    /// Counts an answer of `bytes`.
+    /// Counts an answer of `bytes`. Its time is the gap since the answer before if it waited for that one, and its
+    /// latency otherwise.
     pub fn answered(&mut self, now: f64, latency_seconds: f64, bytes: u64) {
+        // The seconds that this page was in flight when the page before it arrived.
         let waited = self.answered_at - (now - latency_seconds);
         let seconds = match self.newest {
             Some(before) if waited >= SERIAL_WAIT * before => {
@@ -34,6 +37,7 @@ impl Serial {
                 let longer = factor(seconds / before);
                 self.spread = self.spread.max(longer);
                 if longer > SAME_GAP {
+                    // The times differ: a new run begins.
                     (self.answers, self.sizes, self.spread) = (0, (bytes, bytes), 1.0);
                 } else if bytes as f64 >= OTHER_SIZE * self.sizes.1 as f64 {
                     self.answers = self.answers.saturating_add(1);
@@ -51,7 +55,8 @@ impl Serial {
         self.answered_at = now;
     }
 
-    /// The time by which a link that is the limit has shown bytes of the second page.
+    /// The time at which silence after the first page shows that the link is not the limit. None unless one page has
+    /// arrived.
     pub fn silent_at(&self, pages: u64) -> Option<f64> {
         let seconds = self.newest.filter(|_| pages == 1)?;
         Some(self.answered_at + SERIAL_SILENCE * seconds)
@@ -68,6 +73,7 @@ impl Serial {
         self.was_silent && self.answers > 0 && self.spread <= SAME_GAP
     }
 
+    /// Returns whether enough pages of different sizes took equally long.
     pub fn is_certain(&self) -> bool {
         let (smallest, largest) = self.sizes;
         self.answers >= SERIAL_ANSWERS && largest >= SERIAL_SIZES * smallest

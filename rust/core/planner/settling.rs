@@ -27,7 +27,7 @@ impl Planner {
         }
     }
 
-    /// Counts `[start, got_to)` as received where it fits. Returns the number of new bytes.
+    /// Records `[start, got_to)` as received, if it fits. Returns the number of new bytes.
     pub(super) fn store(&mut self, flight: &Flight, got_to: u64) -> u64 {
         if got_to > self.room_to {
             return 0; // read as evidence, beyond the room
@@ -98,6 +98,7 @@ impl Planner {
         }
     }
 
+    /// Handles a corroborating read that was answered with bytes, or with none.
     pub(super) fn corroborated(&mut self, flight: &Flight, has_bytes: bool) {
         let Purpose::Corroborate(purpose) = flight.purpose else {
             return;
@@ -112,6 +113,7 @@ impl Planner {
         self.end_if(end);
     }
 
+    /// Handles an answer with new bytes: patience, window, sizes and estimates.
     pub(super) fn progressed(
         &mut self,
         flight: &Flight,
@@ -193,6 +195,7 @@ impl Planner {
         }
     }
 
+    /// Handles a corroborating read that failed. An error answer can be evidence; otherwise the read is sent again.
     pub(super) fn uncorroborated(
         &mut self,
         flight: &Flight,
@@ -223,6 +226,7 @@ impl Planner {
         self.failed_at(at, flight, failure);
     }
 
+    /// Handles a page that failed. An error answer may show the end; otherwise the missing bytes are read again.
     pub(super) fn page_failed(&mut self, flight: &Flight, failure: Failure) {
         let tail = self.tail();
         let is_covered = self.flights.wanted().any(|twin| {
@@ -324,6 +328,7 @@ impl Planner {
         }
     }
 
+    /// Drops what was planned at or past the end.
     pub(super) fn end_at(&mut self, end: End) {
         self.frontier = self.frontier.min(end.at.max(self.base));
         self.failed.remove(end.at..u64::MAX);

@@ -10,7 +10,9 @@ use super::tuning::{
 /// The server's largest page, learned from its short pages.
 enum ServerCap {
     Unknown {
+        /// Short pages since a larger page was whole.
         shorts: u32,
+        /// The largest of them.
         largest: u64,
     },
     Known {
@@ -25,9 +27,12 @@ enum ServerCap {
 /// The largest page to request: the size that servers expect, doubled as long as that is faster.
 struct Ceiling {
     bytes: u64,
+    /// The limit of the doublings.
     most: u64,
     trial: Option<Trial>,
+    /// Rounds until larger pages may be tried again.
     rounds_to_retry: u32,
+    /// The value of `rounds_to_retry` after the next failed trial.
     retry_after: u32,
 }
 
@@ -88,6 +93,7 @@ impl Ceiling {
     }
 }
 
+/// The sizes of the pages of one planner.
 pub(super) struct Sizing {
     smallest: u64,
     ceiling: Ceiling,
@@ -158,7 +164,7 @@ impl Sizing {
         self.under_cap(self.smallest)
     }
 
-    /// The largest request for a gap.
+    /// The largest request for a hole.
     pub fn gap_bytes(&self) -> u64 {
         self.under_cap(self.ceiling.bytes)
     }
@@ -177,6 +183,7 @@ impl Sizing {
         self.ceiling.round_ended(round, affordable)
     }
 
+    /// Limits a size to the server's cap, or to twice the cap when it is due to be tested.
     fn under_cap(&self, bytes: u64) -> u64 {
         match self.cap {
             ServerCap::Unknown { .. } => bytes,

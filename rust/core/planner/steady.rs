@@ -19,6 +19,8 @@ impl SteadyLink {
         let &[(at, first), (second_at, second), (third_at, third)] = burst else {
             return None;
         };
+        // The bytes that the link carried before the first page arrived, then before the second, then the third. Pages
+        // that share the link get equal parts of it.
         let in_turn = (first, second, third);
         let shared = (3.0 * first, 2.0 * (second - first), third - second);
         [in_turn, shared]
@@ -43,6 +45,7 @@ impl SteadyLink {
 pub(super) struct Steady {
     /// Latency and size of the pages that were requested before any arrived.
     burst: Vec<(f64, f64)>,
+    /// The bytes of all pages so far.
     bytes: u64,
     /// The link, and the time at which its first byte arrived.
     link: Option<(SteadyLink, f64)>,
@@ -58,6 +61,8 @@ impl Steady {
             self.link = SteadyLink::of_burst(&self.burst)
                 .map(|link| (link, now - latency_seconds + link.latency_seconds));
         }
+        // The link is trusted while the bytes it should have carried lie between those that arrived in full and those
+        // that arrived or are in flight.
         let (least, most) = (self.bytes as f64, (self.bytes + bytes_in_flight) as f64);
         self.link = self.link.filter(|(link, first_at)| {
             let seconds = now - first_at;
@@ -68,6 +73,7 @@ impl Steady {
         });
     }
 
+    /// The link, while it is trusted.
     pub fn link(&self) -> Option<SteadyLink> {
         self.link.map(|(link, _)| link)
     }

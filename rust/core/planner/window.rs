@@ -8,6 +8,7 @@ use super::tuning::{
     FULL_PAGE_BYTES, IN_FLIGHT, IN_FLIGHT_AT_LATENCY, IN_FLIGHT_OF_SMALL, WINDOW_LOSS,
 };
 
+/// The window of one planner.
 pub(super) struct Window {
     /// The caller's limit.
     limit: Option<usize>,
@@ -29,7 +30,7 @@ impl Window {
         }
     }
 
-    /// The limit of requests at once if the server gives pages of `page` bytes.
+    /// The most requests at once, if the server gives pages of `page` bytes.
     pub fn limit(&self, page: u64) -> usize {
         self.limit.unwrap_or_else(|| {
             let bytes = self.full_pages as u64 * FULL_PAGE_BYTES;
@@ -45,12 +46,12 @@ impl Window {
         has_room
     }
 
-    /// Handles a page.
+    /// Grows by one after a page.
     pub fn grow(&mut self, page: u64) {
         self.size = (self.size + 1.0).min(self.limit(page) as f64);
     }
 
-    /// Handles a failure.
+    /// Shrinks by a share after a failure.
     pub fn shrink(&mut self) {
         self.size = (self.size * WINDOW_LOSS).max(1.0);
     }

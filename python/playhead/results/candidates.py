@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from playhead._core import check_base64, decode_base64
 from playhead.content.audio import (
@@ -197,11 +197,19 @@ class CandidateFinder:
 
     def in_link(self, index: int, link: BlockView) -> None:
         """Look at a link to a playlist, or to a local file, which the server may not be able to read."""
-        uri, place = link.uri or "", f"$.content[{index}].uri"
-        if is_playlist(link.mime_type, uri):
-            self._note("playlist", _Place(index, place), uri, link.title)
+        uri, at = link.uri or "", _Place(index, f"$.content[{index}].uri")
+        if uri[:5].lower() == "data:":
+            header, _, text = uri[5:].partition(",")
+            if is_playlist(link.mime_type or header, ""):
+                data = unquote_to_bytes(text)
+                with suppress(Base64Error):
+                    if header.lower().endswith(";base64"):
+                        data = decode_base64(data.decode("latin-1"))
+                    self._note("playlist", at, "", link.title, playlist=data)
+        elif is_playlist(link.mime_type, uri):
+            self._note("playlist", at, uri, link.title)
         elif uri[:5].lower() == "file:" and _is_named(uri):
-            self._note("path", _Place(index, place), uri, link.title)
+            self._note("path", at, uri, link.title)
 
     def in_embedded(self, index: int, resource: BlockView) -> None:
         """Look at an embedded resource that may be a playlist."""

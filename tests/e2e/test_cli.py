@@ -41,6 +41,13 @@ def test_the_demo_plays_to_the_end_and_compares_what_was_heard() -> None:
     assert report["error"] is None
 
 
+def test_the_demo_on_a_device_speaks_of_no_other_sink(tmp_path: Path) -> None:
+    done = playhead("demo", "--sink", f"wave:{tmp_path / 'x.wav'}")
+    assert done.code == 0, done.stderr
+    assert "underruns" in done.stdout.decode()
+    assert "null sink" not in done.stdout.decode() + done.stderr
+
+
 def test_tools_lists_names_arguments_and_on_request_schemas() -> None:
     done = playhead_process("tools", AUDIO_SERVER, "-v")
     assert done.code == 0

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +14,16 @@ import miniaudio
 import pytest
 
 from playhead.cli.app import run
-from tests.e2e.command import AUDIO_SERVER, HANG_SECONDS, PLAYHEAD, playhead, playhead_process, shell, start
+from tests.e2e.command import (
+    AUDIO_SERVER,
+    HANG_SECONDS,
+    PLAYHEAD,
+    environment,
+    playhead,
+    playhead_process,
+    shell,
+    start,
+)
 from tests.servers.scripted_stdio import scripted_stdio
 from tests.servers.shared import SharedServers
 from tests.servers.wave import write_wave
@@ -394,6 +404,28 @@ def test_a_pipe_with_a_name_is_not_replaced_by_the_file(tmp_path: Path, shared: 
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["playhead.errors", "playhead.limits", "playhead.cli", "playhead.extras"])
+@pytest.mark.parametrize("way", ["python -m playhead", "playhead"])
+def test_interrupted_by_its_first_imports_it_prints_no_traceback(
+    module: str, way: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+    )
+    (script := tmp_path / "playhead").write_text(
+        "import sys\nfrom playhead.cli import main\nsys.exit(main())\n"
+    )
+    command = PLAYHEAD if way.startswith("python") else (sys.executable, str(script))
+    variables = environment() | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([*command, "--help"], env=variables, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

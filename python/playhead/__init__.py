@@ -3,13 +3,26 @@
 Most programs need only the names here. `playhead.playback` has the player and its sinks, `playhead.stream`
 the ranged reads alone, and `playhead.testing` the suites and peers for your own tests.
 """
+# ruff: noqa: E402 - the search path and the exit are settled before the imports
 
 import sys
 
-if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and {"playhead", "-mplayhead"} & {*sys.orig_argv}:
+_IS_MODULE = sys.argv[:1] == ["-m"] and bool({"playhead", "-mplayhead"} & {*sys.orig_argv})
+if _IS_MODULE and not sys.flags.safe_path:
     # `python -m playhead` puts the current directory in front: a file there called trio.py would be run.
     # Before every other import, and without one of `__future__`, which could be such a file too.
     del sys.path[0]
+if _IS_MODULE or (sys.argv[:1] and sys.argv[0].rpartition("/")[2] == "playhead"):
+
+    def _leave(kind: type[BaseException], error: BaseException, trace: object) -> None:
+        """Exit without a traceback at a Ctrl-C during the imports, before `playhead.cli.main` handles it."""
+        if kind is KeyboardInterrupt:
+            import os
+
+            os._exit(130)
+        sys.__excepthook__(kind, error, trace)  # type: ignore[arg-type]  # its name for a traceback is an import
+
+    sys.excepthook = _leave
 
 from typing import TYPE_CHECKING, Final
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +14,16 @@ import miniaudio
 import pytest
 
 from playhead.cli.app import run
-from tests.e2e.command import AUDIO_SERVER, HANG_SECONDS, PLAYHEAD, playhead, playhead_process, shell, start
+from tests.e2e.command import (
+    AUDIO_SERVER,
+    HANG_SECONDS,
+    PLAYHEAD,
+    environment,
+    playhead,
+    playhead_process,
+    shell,
+    start,
+)
 from tests.servers.scripted_stdio import scripted_stdio
 from tests.servers.shared import SharedServers
 from tests.servers.wave import write_wave
@@ -39,6 +49,13 @@ def test_the_demo_plays_to_the_end_and_compares_what_was_heard() -> None:
     assert report["in_flight_max"] >= 3
     assert report["underruns"] == 0
     assert report["error"] is None
+
+
+def test_the_demo_on_a_device_speaks_of_no_other_sink(tmp_path: Path) -> None:
+    done = playhead("demo", "--sink", f"wave:{tmp_path / 'x.wav'}")
+    assert done.code == 0, done.stderr
+    assert "underruns" in done.stdout.decode()
+    assert "null sink" not in done.stdout.decode() + done.stderr
 
 
 def test_tools_lists_names_arguments_and_on_request_schemas() -> None:
@@ -387,6 +404,28 @@ def test_a_pipe_with_a_name_is_not_replaced_by_the_file(tmp_path: Path, shared: 
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["playhead.errors", "playhead.limits", "playhead.cli", "playhead.extras"])
+@pytest.mark.parametrize("way", ["python -m playhead", "playhead"])
+def test_interrupted_by_its_first_imports_it_prints_no_traceback(
+    module: str, way: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+    )
+    (script := tmp_path / "playhead").write_text(
+        "import sys\nfrom playhead.cli import main\nsys.exit(main())\n"
+    )
+    command = PLAYHEAD if way.startswith("python") else (sys.executable, str(script))
+    variables = environment() | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([*command, "--help"], env=variables, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -161,6 +161,22 @@ def test_an_item_that_fails_does_not_stop_the_others(origin: Origin) -> None:
     assert "got a page of HTML" in done.json["error"]["message"]
 
 
+def test_a_web_server_that_is_down_is_named_with_what_to_check() -> None:
+    done = playhead("play", "http://127.0.0.1:9/x", *QUIET)
+    assert done.code == 3
+    expected = (
+        "could not connect to http://127.0.0.1:9/x: connection refused; check that the server is running"
+    )
+    assert expected in " ".join(done.stderr.split())
+
+
+def test_each_item_that_fails_is_named_once() -> None:
+    program = sys.executable
+    done = playhead("play", program, DATA / "chord.wav", *QUIET)
+    assert (done.code, done.stderr.count("expected a known audio format")) == (1, 1), done.stderr
+    assert "has the type" not in done.stderr
+
+
 def test_the_url_of_a_server_shows_what_it_has_to_play(shared: SharedServers) -> None:
     done = playhead("play", shared.audio)
     assert done.code == 0

@@ -6,6 +6,7 @@ is needed for `describe`, `info`, `audio-start`, `audio-chunk`, `audio-stop` and
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
 
@@ -24,8 +25,8 @@ ANSWER_SECONDS = 5.0  # for `info`, and for `played` after the last frame was he
 class WyomingSink(FramesSink):
     """Plays on the service at `host` and `port`, in PCM of 16 bits, with one connection per queue.
 
-    The service acknowledges the end of a queue once it was heard. The time that this takes after the last
-    frame is what it holds, and `heard_seconds` of the next queues is behind it.
+    The service acknowledges a seek and the end of a queue once the audio before it was heard. The time that
+    this takes after the last frame is what it holds, and from then on `heard_seconds` is behind it.
     """
 
     def __init__(self, host: str, port: int, *, rate_hz: int = 16_000, channels: int = 1) -> None:
@@ -50,17 +51,16 @@ class WyomingSink(FramesSink):
             async with await trio.open_tcp_stream(*self._address) as stream, trio.open_nursery() as nursery:
                 self._connection = _Connection(stream)
                 self._is_started, self._played = False, trio.Event()
-                self._played.set()  # nothing is owed
+                self._played.set()
+                self._owed = deque[float]()  # when what awaits its acknowledgement ends, without any delay
                 nursery.start_soon(self._listen)
                 try:
                     await super().play(buffers)
                 finally:
                     with trio.move_on_after(CONCLUDE_SECONDS, shield=True):
                         await self._stop()
-                ended = trio.current_time()
                 with trio.move_on_after(ANSWER_SECONDS):
                     await self._played.wait()
-                    self._held_seconds = trio.current_time() - ended
                 nursery.cancel_scope.cancel()
 
     async def _deliver_event(self, event: FrameEvent) -> None:
@@ -70,18 +70,23 @@ class WyomingSink(FramesSink):
         if not self._is_started:
             self._is_started = True
             await self._connection.send("audio-start", self._audio)
+        self._frames_end = self._schedule.heard
         timestamp = round(event.timestamp_seconds * 1000)
         await self._connection.send("audio-chunk", self._audio | {"timestamp": timestamp}, event.data)
 
     async def _stop(self) -> None:
         if self._is_started:
             self._is_started, self._played = False, trio.Event()
+            self._owed.append(self._frames_end)
             await self._connection.send("audio-stop", {})
 
     async def _listen(self) -> None:
         while True:
             await self._connection.wait_for("played")
-            self._played.set()
+            if self._owed:
+                self._set_held(max(0.0, trio.current_time() - self._owed.popleft()))
+            if not self._owed:
+                self._played.set()
 
 
 class _Connection:

@@ -185,7 +185,6 @@ async def _tell(
     """Keep `heard` up to date until the player closes, and print the events that a person wants to know."""
     from playhead.playback import ItemEnd, ItemError, ItemResumed, ItemStart, ItemWaiting, StateChange
 
-    last_message = ""
     rate_hz = 1
     async for event in events:
         match event:
@@ -206,10 +205,8 @@ async def _tell(
             case ItemError(error=error):
                 message = message_of(error)
                 heard[event.index]["error"] = {"type": type(error).__name__, "message": message}
-                # Without a sound device each item fails for the same reason.
-                if len(heard) > 1 and message != last_message:
-                    terminal.say(f"{escape_line(event.title)}: {message}", style="yellow")
-                    last_message = message
+                if len(heard) > 1 and not terminal.json_output:
+                    terminal.fail(message, about=event.title)  # once, if all fail for the same reason
             case ItemWaiting() | ItemResumed():
                 pass  # `waiting_lines` prints these, with the server's name
             case _:

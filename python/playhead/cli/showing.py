@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -118,7 +118,8 @@ class Showing:
             self._show_json(self._structured)
             self._structured = None
             return
-        if _is_for_model_alone(text):
+        notes = fields_of(text.block).get("annotations") or {}
+        if text.uri is None and notes.get("audience") == ["assistant"]:
             self._remark("for the model:")
         self.terminal.show_markdown(text.text)
 
@@ -186,11 +187,6 @@ def _is_json(text: str, value: object) -> bool:
         return False
 
 
-def _is_for_model_alone(text: SendText) -> bool:
-    notes = fields_of(text.block).get("annotations") or {}
-    return text.uri is None and notes.get("audience") == ["assistant"]
-
-
 # --- images ------------------------------------------------------------------------------------------------
 
 SAVED_IMAGES: Final = 100
@@ -236,24 +232,16 @@ def result_report(tool: str, result: CallResult) -> dict[str, object]:
         "turn": turn_report(result.turn),
         "text_for_model": result.text_for_model,
         "media": [
-            {
-                "title": media.title,
-                "mime_type": media.mime_type,
-                "uri": media.uri,
-                "size_bytes": media.size_bytes,
-            }
+            {name: getattr(media, name) for name in ("title", "mime_type", "uri", "size_bytes")}
             for media in result.media
         ],
         "images": [],
         "saved": [],
         "candidates": [
-            {"row": row, "place": place, "address": address, "outcome": outcome}
-            for row, place, address, outcome in _candidates(result)
+            dict(zip(("row", "place", "address", "outcome"), each, strict=True))
+            for each in _candidates(result)
         ],
-        "findings": [
-            {"path": finding.path, "expected": finding.expected, "got": finding.got}
-            for finding in result.findings
-        ],
+        "findings": [asdict(finding) for finding in result.findings],
         "player": None,
     }
 
@@ -287,26 +275,21 @@ def turn_report(turn: TurnDecision) -> dict[str, object]:
     return {"decision": turn.decision, "reason": turn.reason}
 
 
+_REPORTED: Final[Mapping[type[object], tuple[str, ...]]] = {
+    SendText: ("to_user", "is_error"),
+    PlayAudio: ("source", "title", "mime_type"),
+    KeepReference: ("title", "mime_type", "uri"),
+    ShowImage: ("mime_type", "size_bytes"),
+    ReportUnknown: (),
+}
+"""The fields of each disposition that `--json` has."""
+
+
 def _planned(item: Disposition | Part) -> dict[str, object]:
     about: dict[str, object] = {"index": item.index, "does": type(item).__name__, "reason": item.reason}
-    match item:
-        case SendText():
-            return about | {"to_user": item.to_user, "is_error": item.is_error}
-        case PlayAudio():
-            return about | {"source": item.source, "title": item.title, "mime_type": item.mime_type}
-        case KeepReference():
-            return about | {"title": item.title, "mime_type": item.mime_type, "uri": item.uri}
-        case ShowImage():
-            return about | {"mime_type": item.mime_type, "size_bytes": item.size_bytes}
-        case Respond():
-            return about | {
-                "type": item.response.type,
-                "parts": [_planned(part) for part in item.parts],
-            }
-        case ReportUnknown():
-            return about
-        case _:
-            assert_never(item)
+    if isinstance(item, Respond):
+        return about | {"type": item.response.type, "parts": [_planned(part) for part in item.parts]}
+    return about | {name: getattr(item, name) for name in _REPORTED[type(item)]}
 
 
 async def saved_report(

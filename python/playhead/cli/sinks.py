@@ -1,10 +1,8 @@
-"""The sinks that `--sink` names: one table, for its help, its check and the sinks themselves."""
+"""The sinks that `--sink` names."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -17,66 +15,10 @@ if TYPE_CHECKING:
     from playhead.playback import Sink
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkSettings:
-    """The settings of every sink; each uses those that concern it."""
-
-    path: Path
-    """The `FILE` of `--sink`."""
-    real_time: bool
-    device: str | None
-
-
-def _device(settings: SinkSettings) -> Sink:
-    from playhead.playback import DeviceSink
-
-    return DeviceSink(device=settings.device)
-
-
-def _null(settings: SinkSettings) -> Sink:
-    from playhead.playback import NullSink
-
-    return NullSink(real_time=settings.real_time)
-
-
-def _wave(settings: SinkSettings) -> Sink:
-    from playhead.playback import WaveSink
-
-    return WaveSink(settings.path)
-
-
-def _pcm(settings: SinkSettings) -> Sink:
-    from playhead.playback import PcmSink
-
-    return PcmSink(settings.path)
-
-
-def _frames(settings: SinkSettings) -> Sink:
-    from playhead.playback import FrameFileSink
-
-    return FrameFileSink(settings.path)
-
-
-def _opus_frames(settings: SinkSettings) -> Sink:
-    from playhead.playback import FrameCodec, FrameFileSink
-
-    return FrameFileSink(settings.path, codec=FrameCodec.OPUS)
-
-
-SINKS: Final[Mapping[str, Callable[[SinkSettings], Sink]]] = {
-    "device": _device,
-    "null": _null,
-    "wave:FILE": _wave,
-    "pcm:FILE": _pcm,
-    "frames:FILE": _frames,
-    "frames+opus:FILE": _opus_frames,
-}
-"""The forms of `--sink`, each with the function that imports and makes its sink.
-
-The table is not in `playback.sinks`, because the import of that package takes longer than the start of most
-commands, whose help and checks need the names only.
-"""
-_FORMS: Final = f"{', '.join([*SINKS][:-1])} or {[*SINKS][-1]}"
+SINKS: Final = ("device", "null", "wave:FILE", "pcm:FILE", "frames:FILE", "frames+opus:FILE")
+"""The forms of `--sink`; `make_sink` imports what makes them, which takes longer than the start of most
+commands, whose help and checks need the names only."""
+_FORMS: Final = f"{', '.join(SINKS[:-1])} or {SINKS[-1]}"
 _RESULT: Final = "the result of this command"
 
 SinkName = Annotated[
@@ -98,7 +40,20 @@ def make_sink(
     Raises as `check_sink`. A missing device is reported when it is opened (`NoDeviceError`).
     """
     form, path = check_sink(text, stdout_has=stdout_has)
-    return SINKS[form](SinkSettings(path=path, real_time=real_time, device=device))
+    from playhead import playback as to
+
+    match form:
+        case "device":
+            return to.DeviceSink(device=device)
+        case "null":
+            return to.NullSink(real_time=real_time)
+        case "wave:FILE":
+            return to.WaveSink(path)
+        case "pcm:FILE":
+            return to.PcmSink(path)
+        case _:
+            codec = to.FrameCodec.OPUS if form == "frames+opus:FILE" else to.FrameCodec.PCM
+            return to.FrameFileSink(path, codec=codec)
 
 
 def check_sink(text: str | None, *, stdout_has: str = _RESULT) -> tuple[str, Path]:

@@ -52,30 +52,22 @@ def are_media(words: Sequence[str], server_names: frozenset[str]) -> bool:
 
     Raises `UsageError` for a name that is a path and a server's, and for words that can be neither.
     """
-    is_path = {word: word != STDIN and not WEB_URL.match(word) and _exists(word) for word in words}
-    both = next((word for word in words[:1] if is_path[word] and word in server_names), None)
-    if both is not None:
-        kind = "directory" if Path(both).is_dir() else "file"
+    first = words[0]
+    missing = [it for it in words if not (it == STDIN or WEB_URL.match(it) or os.path.exists(it))]  # noqa: PTH110 - with a NUL
+    is_path = first not in missing and first != STDIN and not WEB_URL.match(first)
+    if is_path and first in server_names:
+        kind = "directory" if Path(first).is_dir() else "file"
         raise UsageError(
-            f"{both!r} is a server in your servers file and a {kind} here; write ./{both} for the {kind}"
+            f"{first!r} is a server in your servers file and a {kind} here; write ./{first} for the {kind}"
         )
-    missing = [word for word in words if not (is_path[word] or word == STDIN or WEB_URL.match(word))]
     if not missing:
         return True
-    first = words[0]
-    if is_path[first] and (Path(first).is_dir() or not os.access(first, os.X_OK)):
+    if is_path and (Path(first).is_dir() or not os.access(first, os.X_OK)):
         raise UsageError(f"{missing[0]!r}: no such file; expected files, directories or URLs after {first!r}")
     if first in missing and first not in server_names and _looks_like_file(first):
         hint = did_you_mean(first, sorted(server_names), lead="; ")
         raise UsageError(f"{first!r}: no such file, and no server or program has this name{hint}")
     return False
-
-
-def _exists(word: str) -> bool:
-    try:
-        return Path(word).exists()
-    except (OSError, ValueError):  # too long, or with a NUL
-        return False
 
 
 def _looks_like_file(word: str) -> bool:

@@ -106,6 +106,8 @@ class Terminal:
     def __init__(self, *, json_output: bool) -> None:
         self.json_output = json_output
         self._secrets: set[str] = set()
+        self._failures: set[str] = set()
+        """The errors that were printed."""
         self._views: list[View] = []
         self._wanted = trio.Event()
         self._drawn: list[int] = []
@@ -174,8 +176,12 @@ class Terminal:
         with self._telling():
             self.err.print(_text(("warning: ", "yellow"), escape(self.redacted(text))), soft_wrap=True)
 
-    def fail(self, text: str) -> None:
-        """Print an error on stderr."""
+    def fail(self, text: str, *, about: str = "") -> None:
+        """Print an error on stderr, once. `about` is named in front of it unless the text has it."""
+        if text in self._failures:
+            return
+        self._failures.add(text)
+        text = text if about in text else f"{escape_line(about)}: {text}"
         with self._telling():
             self.err.print(_text(("error: ", "bold red"), escape(self.redacted(text))), soft_wrap=True)
 

@@ -28,8 +28,8 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """Two letters or more: `C:` is a drive."""
 WEB_URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _HLS: Final = re.compile(rb"^#EXT-X-(?:TARGETDURATION|STREAM-INF)\b", re.MULTILINE)
-_EXTINF: Final = re.compile(r'#EXTINF:\s*([-+.0-9]*)(?:[^,"]|"[^"]*")*+,?(.*)', re.IGNORECASE)
-_PLS_LINE: Final = re.compile(r"(file|title|length)([0-9]{1,6})\s*=\s*(.*)", re.IGNORECASE)
+_EXTINF: Final = re.compile(r'#EXTINF:(?:[^,"]|"[^"]*")*+,?(.*)', re.IGNORECASE)
+_PLS_LINE: Final = re.compile(r"(file|title)([0-9]{1,6})\s*=\s*(.*)", re.IGNORECASE)
 
 
 class PlaylistEntry(NamedTuple):
@@ -39,8 +39,6 @@ class PlaylistEntry(NamedTuple):
     """A URL or a path, absolute if the playlist's own address is."""
     title: str
     """Empty if the playlist states none."""
-    duration_seconds: float | None
-    """None if the playlist states none, or marks the entry as endless (-1)."""
 
 
 class Playlist(NamedTuple):
@@ -85,15 +83,15 @@ async def playlist_items(
 
     async def items_of(opened: Playlist, depth: int) -> list[Item]:
         nonlocal n_opened
+        _check(opened.address, "playlist_depth", "levels", limits.playlist_depth, depth)
         items: list[Item] = []
         for entry in playlist_entries(opened.data, opened.address, limits=limits):
             try:
                 _check_scheme(entry, opened)
-                if is_playlist(None, entry.address):
+                if is_playlist(None, entry.address):  # refused before a request
                     _check(entry.address, "playlist_depth", "levels", limits.playlist_depth, depth + 1)
                 inner = await open_entry(entry)
                 if isinstance(inner, Playlist):
-                    _check(entry.address, "playlist_depth", "levels", limits.playlist_depth, depth + 1)
                     items += await items_of(inner, depth + 1)
                     continue
             except PlayheadError as error:
@@ -134,7 +132,8 @@ def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS)
     elif _HLS.search(data):
         got = "the segments of HLS"
     is_pls = bool(lines) and lines[0].lower() == "[playlist]"
-    entries = () if got else tuple(_pls(lines, base) if is_pls else _m3u(lines, base))
+    rows = _pls(lines) if is_pls else _m3u(lines)
+    entries = () if got else tuple(PlaylistEntry(_joined(base, address), title) for address, title in rows)
     if not entries:
         got = got or ("no entries" if lines else "an empty one")
         raise ContentError(f"{_where(base)}expected a playlist (M3U or PLS) of audio, got {got}", offset=0)
@@ -152,35 +151,29 @@ def _where(base: str) -> str:
     return f"{redacted_url(base) if WEB_URL.match(base) else base}: " if base else ""
 
 
-def _m3u(lines: list[str], base: str) -> Iterator[PlaylistEntry]:
-    duration = title = ""
+def _m3u(lines: list[str]) -> Iterator[tuple[str, str]]:
+    title = ""
     for line in lines:
         if (info := _EXTINF.fullmatch(line)) is not None:
-            duration, title = info[1], info[2].strip()
+            title = info[1].strip()
         elif not line.startswith("#"):
-            yield _entry(base, line, title, duration)
-            duration = title = ""
+            yield line, title
+            title = ""
 
 
-def _pls(lines: list[str], base: str) -> Iterator[PlaylistEntry]:
-    entries: dict[int, dict[str, str]] = {}
-    for line in lines:
-        if (match := _PLS_LINE.fullmatch(line)) is not None:
-            entries.setdefault(int(match[2]), {})[match[1].lower()] = match[3]
-    for _number, entry in sorted(entries.items()):
-        if "file" in entry:
-            yield _entry(base, entry["file"], entry.get("title", ""), entry.get("length", ""))
+def _pls(lines: list[str]) -> Iterator[tuple[str, str]]:
+    values = {
+        (int(match[2]), match[1].lower()): match[3] for line in lines if (match := _PLS_LINE.fullmatch(line))
+    }
+    for number, key in sorted(values):
+        if key == "file":
+            yield values[number, key], values.get((number, "title"), "")
 
 
-def _entry(base: str, address: str, title: str, duration: str) -> PlaylistEntry:
+def _joined(base: str, address: str) -> str:
+    if _SCHEME.match(address):
+        return address
     try:
-        seconds = float(duration)
+        return urljoin(base, address) if _SCHEME.match(base) else str(PurePath(base).parent / address)
     except ValueError:
-        seconds = -1
-    if not _SCHEME.match(address):
-        try:
-            joined = urljoin(base, address) if _SCHEME.match(base) else PurePath(base).parent / address
-        except ValueError:
-            joined = address  # an invalid URL, which the caller refuses when it opens it
-        address = str(joined)
-    return PlaylistEntry(address, title, seconds if seconds > 0 else None)
+        return address  # an invalid URL, which the caller refuses when it opens it

@@ -67,9 +67,10 @@ def identify(head: bytes, *, mime_type: str | None, uri: str | None) -> Identifi
         return Identified(format=actual)
     label = label or format_of_uri(uri)
     if label is None or label is AudioFormat.PCM:
+        kind = f" and has the type {mime_type!r}" if mime_type else ""
         raise UnsupportedFormatError(
-            f"expected a known audio format, got a stream that begins with {head[:8].hex(' ')} and has the "
-            f"type {mime_type!r}. {_DECODED_TEXT}"
+            f"expected a known audio format, got a stream that begins with {head[:8].hex(' ')}{kind}."
+            f" {_DECODED_TEXT}"
         )
     _require_decoder(label, mime_type)
     if label is not AudioFormat.MP3:

@@ -22,10 +22,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from playhead._core import check_base64, decode_base64
-from playhead.content import ABSENT
 from playhead.content.audio import (
     AUDIO_SUFFIXES,
     HEADER_BYTES,
@@ -177,68 +176,62 @@ class CandidateFinder:
 
     def in_text(self, index: int, text: str) -> str:
         """Search a text block. Return its text, in which audio is replaced."""
-        place, bare, self._values = f"$.content[{index}].text", text.strip(), 0
-        if self._is_playlist(text, _Place(index, place)):
+        at, bare, self._values = _Place(index, f"$.content[{index}].text"), text.strip(), 0
+        if has_playlist_head(text):
+            self._note_playlist(text, at)
             return text
-        if bare[:1] in ("{", "[") and self._may_hold_audio(bare) and is_parsed(bare, self.limits):
+        may_hold_audio = "http" in bare or _NAMED.search(bare) is not None or has_long_run(bare)
+        if bare[:1] in ("{", "[") and may_hold_audio and is_parsed(bare, self.limits):
             try:
                 value = parse(bare)
             except ValueError:
-                pass
-            else:
-                replaced = self._in_value(value, _Place(index, place))
+                value = None
+            if value is not None:
+                replaced = self._in_value(value, at)
                 return text if replaced is value else json.dumps(replaced, ensure_ascii=False)
         if is_url(bare):
             if is_audio(None, bare) is not False or is_playlist(None, bare):
-                self._add("url", bare, _Place(index, place))
+                self._add("url", bare, at)
             return text
-        return self._in_prose(text, _Place(index, place))
+        return self._in_prose(text, at)
 
     def in_link(self, index: int, link: BlockView) -> None:
         """Look at a link to a playlist, or to a local file, which the server may not be able to read."""
-        uri = link.uri or ""
-        row: Row | None = None
-        if is_playlist(link.mime_type, uri):
-            row = "playlist"
+        uri, at = link.uri or "", _Place(index, f"$.content[{index}].uri")
+        if uri[:5].lower() == "data:":
+            header, _, text = uri[5:].partition(",")
+            if is_playlist(link.mime_type or header, ""):
+                data = unquote_to_bytes(text)
+                with suppress(Base64Error):
+                    if header.lower().endswith(";base64"):
+                        data = decode_base64(data.decode("latin-1"))
+                    self._note("playlist", at, "", link.title, playlist=data)
+        elif is_playlist(link.mime_type, uri):
+            self._note("playlist", at, uri, link.title)
         elif uri[:5].lower() == "file:" and _is_named(uri):
-            row = "path"
-        if row is not None:
-            place = f"$.content[{index}].uri"
-            self._note(Candidate(index=index, row=row, place=place, address=uri, title=link.title))
+            self._note("path", at, uri, link.title)
 
     def in_embedded(self, index: int, resource: BlockView) -> None:
         """Look at an embedded resource that may be a playlist."""
-        key = "text" if resource.data is None else "blob"
-        at, uri = _Place(index, f"$.content[{index}].resource.{key}"), resource.uri or ""
+        path, uri = f"$.content[{index}].resource", resource.uri or ""
+        is_named = is_playlist(resource.mime_type, uri)
         if resource.data is None:
-            self._is_playlist(resource.text, at, uri=uri, is_named=is_playlist(resource.mime_type, uri))
-        elif (
-            is_playlist(resource.mime_type, uri) and (resource.size_bytes or 0) <= self.limits.playlist_bytes
-        ):
+            if is_named or has_playlist_head(resource.text):
+                self._note_playlist(resource.text, _Place(index, f"{path}.text"), uri)
+        elif is_named and (resource.size_bytes or 0) <= self.limits.playlist_bytes:
             with suppress(Base64Error):
-                self._note_playlist(decode_base64(resource.data), at, uri)
+                self._note(
+                    "playlist", _Place(index, f"{path}.blob"), uri, playlist=decode_base64(resource.data)
+                )
 
-    def _is_playlist(self, text: str, at: _Place, *, uri: str = "", is_named: bool = False) -> bool:
-        """Note `text` if it is a playlist, by its first line or the label of its resource."""
-        found = is_named or has_playlist_head(text)
-        if found:
-            self._note_playlist(text[: self.limits.playlist_bytes + 1].encode(errors="replace"), at, uri)
-        return found
-
-    def _note_playlist(self, data: bytes, at: _Place, uri: str) -> None:
-        self._note(Candidate(index=at.index, row="playlist", place=at.path, address=uri, playlist=data))
+    def _note_playlist(self, text: str, at: _Place, uri: str = "") -> None:
+        data = text[: self.limits.playlist_bytes + 1].encode(errors="replace")
+        self._note("playlist", at, uri, playlist=data)
 
     def in_structured(self, structured: object) -> object:
         """Search `structuredContent`. Return it, or a copy in which audio is replaced."""
         self._values = 0
-        return (
-            structured
-            if structured is ABSENT
-            else self._in_value(structured, _Place(-1, "$.structuredContent"))
-        )
-
-    def _may_hold_audio(self, text: str) -> bool:
-        return "http" in text or _NAMED.search(text) is not None or has_long_run(text)
+        return self._in_value(structured, _Place(-1, "$.structuredContent"))
 
     # --- JSON --------------------------------------------------------------------------------------------
 
@@ -257,8 +250,7 @@ class CandidateFinder:
                 items = [self._in_value(item, at.item(number)) for number, item in enumerate(value[:VALUES])]
                 same = all(new is old for new, old in zip(items, value, strict=False))
                 return value if same else [*items, *value[VALUES:]]
-            case _:
-                return value
+        return value
 
     def _in_string(self, text: str, at: _Place) -> str:
         bare = text.strip() if len(text) <= ADDRESS_CHARS else ""
@@ -271,7 +263,9 @@ class CandidateFinder:
             self._add("path", bare, at)
         elif len(text) >= BASE64_CHARS and (audio := inline_audio(text, at.beside)) is not None:
             return self._take(audio, at)
-        elif not self._is_playlist(text, at):
+        elif has_playlist_head(text):
+            self._note_playlist(text, at)
+        else:
             return self._in_prose(text, at)
         return text
 
@@ -297,40 +291,46 @@ class CandidateFinder:
         return text
 
     def _replaced(self, match: re.Match[str], at: _Place) -> str:
-        audio = inline_audio(match[0], {}) if len(match[0]) >= BASE64_CHARS else None
-        return (
-            match[0]
-            if audio is None
-            else self._take(audio, at, is_whole=match[0].strip() == match.string.strip())
-        )
+        if len(match[0]) < BASE64_CHARS or (audio := inline_audio(match[0], {})) is None:
+            return match[0]
+        return self._take(audio, at, is_whole=match[0].strip() == match.string.strip())
 
     def _take(self, audio: InlineAudio, at: _Place, *, is_whole: bool = False) -> str:
         base64, size = audio.base64, len(audio.base64)
-        is_block = any(len(each) == size and _text(each) == base64 for each in self.payloads)
+        blocks = (it for it in self.payloads if len(it) == size)
+        is_block = any((it if isinstance(it, str) else string_of(it)) == base64 for it in blocks)
         if base64 not in self.taken and not is_block:
             self.taken.add(base64)
             self.inline.setdefault(at.index, []).append(audio)
             verdict = Verdict(reason=f"{audio.mime_type}, {decoded_bytes(base64)} bytes")
-            self._note(
-                Candidate(
-                    index=at.index,
-                    row="base64",
-                    place=at.path,
-                    address="",
-                    title=audio.title,
-                    verdict=verdict,
-                )
-            )
+            self._note("base64", at, "", audio.title, verdict=verdict)
         return "" if is_whole else self.describe(audio)
 
     def _add(self, row: Row, address: str, at: _Place, *, title: str = "") -> None:
         if address not in self.taken:
             self.taken.add(address)
-            title = title or _title_in(at.beside) or title_of(address)
-            self._note(Candidate(index=at.index, row=row, place=at.path, address=address, title=title))
+            self._note(row, at, address, title or _title_in(at.beside) or title_of(address))
 
-    def _note(self, candidate: Candidate) -> None:
-        self.candidates.setdefault(candidate.index, []).append(candidate)
+    def _note(
+        self,
+        row: Row,
+        at: _Place,
+        address: str,
+        title: str = "",
+        *,
+        playlist: bytes | None = None,
+        verdict: Verdict | None = None,
+    ) -> None:
+        candidate = Candidate(
+            index=at.index,
+            row=row,
+            place=at.path,
+            address=address,
+            title=title,
+            playlist=playlist,
+            verdict=verdict,
+        )
+        self.candidates.setdefault(at.index, []).append(candidate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,10 +465,6 @@ def is_url(text: str) -> bool:
         return bool(urlsplit(text).netloc)
     except ValueError:
         return False
-
-
-def _text(base64: Base64Text) -> str:
-    return base64 if isinstance(base64, str) else string_of(base64)
 
 
 def _is_named(url: str) -> bool:

@@ -162,6 +162,8 @@ class PartMaker:
         header, _, data = uri[5:].partition(",")
         mime_type = view.mime_type or split_mime(header)[0]
         view = view._replace(mime_type=mime_type)
+        if is_playlist(mime_type, ""):
+            return _kept(at, view, "a playlist")
         if is_audio(mime_type, None) and header.lower().endswith(";base64"):
             view = view._replace(uri=None, data=data, data_key="uri", size_bytes=decoded_bytes(data))
             return self._playable(at, view, "audio", self._fault(at, view))

@@ -99,16 +99,19 @@ async def test_the_service_hears_the_samples_of_the_source_between_start_and_sto
     ]
 
 
-async def test_a_service_that_acknowledges_late_holds_audio_that_was_not_heard(
-    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    speaker, late_seconds = Speaker(), 0.3
+LATE_SECONDS = 0.3
+
+
+@pytest.fixture
+async def late_service(monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery) -> Speaker:
+    """A service that acknowledges late, in simulated time."""
+    speaker = Speaker()
 
     async def connect(host: str, port: int) -> trio.StapledStream[Any, Any]:
         ours, theirs = trio.testing.memory_stream_pair()
 
         async def answer(data: bytes) -> None:
-            await trio.sleep(late_seconds)
+            await trio.sleep(LATE_SECONDS)
             await theirs.send_stream.send_all(data)
 
         late: Any = SimpleNamespace(receive_some=theirs.receive_some, send_all=answer)
@@ -116,12 +119,31 @@ async def test_a_service_that_acknowledges_late_holds_audio_that_was_not_heard(
         return ours
 
     monkeypatch.setattr(trio, "open_tcp_stream", connect)
+    return speaker
+
+
+async def test_a_service_that_acknowledges_late_holds_audio_that_was_not_heard(
+    autojump_clock: trio.testing.MockClock, late_service: Speaker
+) -> None:
     sink, buffers = WyomingSink("127.0.0.1", 1), [long_tone(), long_tone()]
-    async with trio.open_nursery() as nursery:
-        for buffer in buffers:
-            await sink.play(PcmSequence(buffer))
+    for buffer in buffers:
+        await sink.play(PcmSequence(buffer))
     lead, lead_and_held = (buffer.device_seconds for buffer in buffers)
-    assert lead_and_held - lead == pytest.approx(late_seconds)
+    assert lead_and_held - lead == pytest.approx(LATE_SECONDS)
+
+
+async def test_an_acknowledgement_of_a_seek_counts_for_the_item_that_plays(
+    autojump_clock: trio.testing.MockClock, late_service: Speaker, nursery: trio.Nursery
+) -> None:
+    sink, buffer = WyomingSink("127.0.0.1", 1), buffer_of(tone(SPEECH, frames=19_000), SPEECH)
+    nursery.start_soon(sink.play, PcmSequence(buffer))
+    await late_service.tenth_chunk.wait()
+    lead_seconds = buffer.device_seconds
+    buffer.seeks += 1
+    buffer.settle()
+    await trio.sleep(LATE_SECONDS + 0.001)
+    two_frames_seconds = 0.12  # were not heard yet at the seek
+    assert buffer.device_seconds - lead_seconds == pytest.approx(LATE_SECONDS - two_frames_seconds)
 
 
 async def test_the_service_is_asked_for_its_format() -> None:

@@ -302,6 +302,21 @@ async def test_a_404_means_a_lost_session_only_in_one(
     assert len(server.calls) == 1
 
 
+@pytest.mark.parametrize("status", [200, 400])
+async def test_json_may_begin_with_a_byte_order_mark(status: int) -> None:
+    async def handle(exchange: Exchange) -> None:
+        error = {
+            "jsonrpc": "2.0",
+            "id": exchange.message["id"],
+            "error": {"code": -32603, "message": "too loud"},
+        }
+        await exchange.body(b"\xef\xbb\xbf" + json.dumps(error).encode(), status=status)
+
+    async with raw_http(handle) as server, connect(server.url) as session:
+        with pytest.raises(ServerError, match="too loud"):
+            await session.call_tool("x")
+
+
 async def test_a_question_in_the_middle_of_a_call_is_answered() -> None:
     answered = trio.Event()
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import trio
@@ -306,9 +307,14 @@ def holding(value: Any, playlist: str) -> Any:
             return json.dumps(holding(json.loads(value), playlist))
         case str():
             encoded = base64.b64encode(playlist.encode()).decode()
-            return value.replace("{list}", playlist).replace("{base64}", encoded)
+            value = value.replace("{list}", playlist).replace("{base64}", encoded)
+            return value.replace("{quoted}", quote(playlist))
         case _:
             return value
+
+
+def link(uri: str, **fields: str) -> dict[str, Any]:
+    return {"content": [{"type": "resource_link", "uri": uri, "name": "l"} | fields]}
 
 
 def resource(**fields: str) -> dict[str, Any]:
@@ -326,15 +332,10 @@ def resource(**fields: str) -> dict[str, Any]:
         (resource(uri="radio://list.m3u", text="{list}"), BARE),
         (resource(uri="radio://list", mimeType="audio/x-scpls", text="{list}"), LISTED_IN_PLS),
         (resource(uri="radio://list", mimeType="audio/x-mpegurl", blob="{base64}"), LISTED),
-        ({"content": [{"type": "resource_link", "uri": "radio://list.m3u", "name": "l"}]}, LISTED),
-        (
-            {
-                "content": [
-                    {"type": "resource_link", "uri": "radio://x", "name": "l", "mimeType": "audio/x-scpls"}
-                ]
-            },
-            LISTED_IN_PLS,
-        ),
+        (link("radio://list.m3u"), LISTED),
+        (link("radio://x", mimeType="audio/x-scpls"), LISTED_IN_PLS),
+        (link("data:audio/x-mpegurl;base64,{base64}"), LISTED),
+        (link("data:audio/x-scpls,{quoted}"), LISTED_IN_PLS),
     ],
 )
 async def test_a_playlist_in_the_result_gives_its_entries(result: dict[str, Any], playlist: str) -> None:

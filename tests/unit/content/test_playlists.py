@@ -16,17 +16,17 @@ def addresses(data: bytes, base: str = WEB) -> list[str]:
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
-def test_an_m3u_gives_titles_and_durations(line_end: bytes) -> None:
+def test_an_m3u_gives_titles(line_end: bytes) -> None:
     lines = (b"#EXTM3U", b"#EXTINF:123.5,A, B", b"one.mp3", b"", b"# a note", b"two.mp3", b"#EXTINF:-1,")
     assert playlist_entries(line_end.join(lines), WEB) == (
-        PlaylistEntry("https://radio.example/lists/one.mp3", "A, B", 123.5),
-        PlaylistEntry("https://radio.example/lists/two.mp3", "", None),
+        PlaylistEntry("https://radio.example/lists/one.mp3", "A, B"),
+        PlaylistEntry("https://radio.example/lists/two.mp3", ""),
     )
 
 
 def test_attributes_before_the_title_of_an_m3u_are_no_part_of_it() -> None:
     data = b'#EXTINF:-1 tvg-id="x" group-title="News, Talk",Channel 1\nhttps://a.example/live'
-    assert playlist_entries(data, WEB) == (PlaylistEntry("https://a.example/live", "Channel 1", None),)
+    assert playlist_entries(data, WEB) == (PlaylistEntry("https://a.example/live", "Channel 1"),)
 
 
 def test_a_pls_is_ordered_by_its_numbers() -> None:
@@ -34,8 +34,8 @@ def test_a_pls_is_ordered_by_its_numbers() -> None:
         b"[playlist]\nNumberOfEntries=2\nfile2=/b.mp3\nTitle2=Two\nLength2=7\nFile1 = a.mp3\nTitle3=no file\n"
     )
     assert playlist_entries(data, WEB) == (
-        PlaylistEntry("https://radio.example/lists/a.mp3", "", None),
-        PlaylistEntry("https://radio.example/b.mp3", "Two", 7.0),
+        PlaylistEntry("https://radio.example/lists/a.mp3", ""),
+        PlaylistEntry("https://radio.example/b.mp3", "Two"),
     )
 
 

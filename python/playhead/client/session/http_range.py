@@ -27,6 +27,7 @@ from playhead.client.transports.http_client import (
     HttpRequest,
     HttpResponse,
 )
+from playhead.client.transports.http_errors import unreachable
 from playhead.client.transports.tls import tls_reason
 from playhead.errors import (
     AccessDeniedError,
@@ -470,8 +471,9 @@ def as_playhead_errors(url: str) -> Iterator[None]:
     try:
         yield
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-        reason = tls_reason(error, has_entry=False) or str(error) or type(error).__name__
-        raise ConnectError(f"could not connect to {shown}: {reason}") from error
+        if (reason := tls_reason(error, has_entry=False)) is not None:
+            raise ConnectError(f"could not connect to {shown}: {reason}") from error
+        raise ConnectError(unreachable(shown, error)) from error
     except httpcore2.TimeoutException as error:
         raise DeadlineError(f"{shown} sent nothing in time ({type(error).__name__})") from error
     except TRANSPORT_ERRORS as error:

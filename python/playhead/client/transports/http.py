@@ -16,6 +16,7 @@ session's.
 from __future__ import annotations
 
 import base64
+import codecs
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -239,7 +240,8 @@ class HttpCarrier(Carrier):
         sign = [SignOfLife(outgoing.id)]
         content = await response.read(self._limits.message_bytes, touched=lambda: self._receiver.take(sign))
         await response.aclose()
-        self._take_body(content, outgoing.id, status=response.status)
+        # RFC 8259, section 8.1: a receiver may ignore a byte order mark.
+        self._take_body(content.removeprefix(codecs.BOM_UTF8), outgoing.id, status=response.status)
 
     def _is_answered(self, id: int | str) -> bool:
         return not self._receiver.exchange.awaits(str(id))
@@ -254,7 +256,7 @@ class HttpCarrier(Carrier):
             raise unfollowed(response.location, status=response.status, place=self._place)
         content = b""
         with suppress(LimitError):  # the status says enough: a gateway's page may be of any length
-            content = await response.read(ERROR_BODY_BYTES)
+            content = (await response.read(ERROR_BODY_BYTES)).removeprefix(codecs.BOM_UTF8)
         await response.aclose()
         check_status(
             response.status,

@@ -125,6 +125,8 @@ class FramesSink:
         self._schedule = FrameSchedule(self._frame_seconds, lead_frames=max(2, -(-lead_ms // frame_ms)))
         self._held_seconds = 0.0
         """The audio that the consumer holds in addition to the lead, as far as its answers tell."""
+        self._buffer: PcmBuffer | None = None
+        """The item that plays."""
         self._sessions = _Sessions()
         self._pcm = bytearray()
         """The samples of the next frame so far."""
@@ -172,6 +174,7 @@ class FramesSink:
                             await self._deliver_frame(at_once=True)
                     raise
                 finally:
+                    self._buffer = None
                     if audio is not None:
                         audio.close()
 
@@ -190,8 +193,8 @@ class FramesSink:
         return upcoming.buffer
 
     async def _play_one(self, buffer: PcmBuffer, audio: _Audio) -> None:
-        audio.buffer = buffer
-        buffer.set_delay(self._schedule.lead_seconds + self._held_seconds)
+        audio.buffer = self._buffer = buffer
+        self._set_held(self._held_seconds)
         # A partial frame of the previous item waits only until `_tail_until` for samples of this one.
         is_tail = bool(self._pcm)
         self._unfinished = True
@@ -231,6 +234,11 @@ class FramesSink:
     @property
     def _due(self) -> float:
         return -math.inf if self._in_gap else self._schedule.due
+
+    def _set_held(self, seconds: float) -> None:
+        self._held_seconds = seconds
+        if self._buffer is not None:
+            self._buffer.set_delay(self._schedule.lead_seconds + seconds)
 
     async def _deliver_frame(self, *, at_once: bool = False) -> None:
         """Pad the frame so far with silence, and deliver it when it is due."""

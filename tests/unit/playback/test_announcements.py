@@ -323,6 +323,7 @@ async def test_the_frames_of_a_device_have_both() -> None:
     music, said = array("h", [1000]) * 32_000, array("h", [300]) * 8_000
     async with Player(FramesSink(device)) as player:
         await player.play(media(music, rate_hz=16_000))
+        await wait_until(lambda: device.events)
         async with player.announce(media(said, rate_hz=16_000), gain=FULL) as announcement:
             await wait_until(
                 lambda: (

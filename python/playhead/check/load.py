@@ -16,12 +16,12 @@ from typing import Final
 import trio
 
 from playhead.check.options import LoadPlan
-from playhead.check.probes.asking import TOO_OFTEN, error_words
+from playhead.check.probes.asking import STILL_RATE_LIMITED, error_words
 from playhead.check.results import LoadFigures, TestResult, successful_requests
-from playhead.check.target import Target, is_too_often
+from playhead.check.target import Target, is_rate_limited
 
 _MOST_READS: Final = 3
-"""The limit of resources read under load, whose figures tend to be alike."""
+"""Limits the resources that are read under load, because the figures of all tend to be alike."""
 _MILLISECONDS: Final = 1_000.0
 
 
@@ -180,8 +180,8 @@ async def _measure(target: Target, plan: LoadPlan, test: TestResult) -> LoadFigu
 
         async def request() -> LoadAnswer:
             answer = await target.request_once(method, params, timeout_seconds=target.options.timeout_seconds)
-            if is_too_often(answer):
-                draft.void = TOO_OFTEN
+            if is_rate_limited(answer):
+                draft.void = STILL_RATE_LIMITED
             if answer.result is None:
                 failure = str(answer.failure) if answer.error is None else error_words(answer.error)
                 return LoadAnswer(failure=failure)

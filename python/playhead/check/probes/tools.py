@@ -12,7 +12,7 @@ import trio
 
 from playhead.check.arguments.cases import Case
 from playhead.check.arguments.generate import arguments_for, distinct_arguments
-from playhead.check.probes.asking import TOO_OFTEN, excerpt, text_in
+from playhead.check.probes.asking import STILL_RATE_LIMITED, excerpt, text_in
 from playhead.check.probes.media import judge_base64_audio, looks_like_audio
 from playhead.check.probes.resources import probe_link
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
@@ -153,8 +153,8 @@ async def probe_concurrency(calls: ToolCalls) -> None:
         draft.latency_ms = (trio.current_time() - started) * 1000
         draft.output = excerpt([_answer_value(it) for it in answers])
         unanswered = [it for it in answers if it.failure is not None]
-        if any(it.too_often for it in answers):
-            draft.void = TOO_OFTEN
+        if any(it.rate_limited for it in answers):
+            draft.void = STILL_RATE_LIMITED
         if any(it.failure is not None for it in one_by_one):
             draft.skipped("tools.concurrent", "one of the calls was not answered alone either")
         elif unanswered:
@@ -273,7 +273,7 @@ async def _judge_alive(calls: ToolCalls, draft: TestDraft, reconnects: int) -> N
     lost = calls.target.session.statistics().reconnects > reconnects
     draft.require(
         "tools.cancel-survives",
-        (answer.failure is None or answer.too_often) and not lost,
+        (answer.failure is None or answer.rate_limited) and not lost,
         "expected the server to answer tools/list after a cancellation,"
         f" got: {answer.failure or 'the end of its connection'}",
     )

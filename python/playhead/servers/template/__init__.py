@@ -2,11 +2,12 @@
 
 Read it in this order:
 
-* `tools/` has one file per tool: its definition (a `types.Tool`), and one function that answers. What they
-  share is in `tools/__init__.py`. `serve.py` lists them all: a new one is a file and a line.
-* `resources.py` and `prompts.py`: what a client can read, and what a person can pick.
-* `serve.py` gives all of it to the SDK's `Server`, and puts that behind HTTP and WebSocket, with the
-  endpoints for operators.
+* `tools/` has one file per tool: its definition (a `types.Tool`), and one function that answers. Their shared
+  code is in `tools/__init__.py`. `all_tools` in `serve.py` lists them; a new tool is a file and a line there.
+* `resources.py` has what a client can read, and `prompts.py` what a person can pick.
+* `handlers.py` answers the requests for all of them through the SDK's `Server`; `pager.py` cuts listings.
+* `endpoints.py` puts that server behind HTTP and WebSocket, with the endpoints for operators.
+* `serve.py` runs it.
 * `middleware.py` chooses the error code that the client's protocol version expects.
 * `metrics.py` counts requests.
 * `schema.json` and `openapi.yaml` describe the messages for others; `documents.py` applies them.

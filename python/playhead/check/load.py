@@ -108,9 +108,9 @@ class PlayRecord:
     """The time from the request for the item to its first frame; None if none was played."""
     underruns: int = 0
     reads: int = 0
-    """`resources/read` that the server received."""
+    """The number of `resources/read` that the server received."""
     hedges: int = 0
-    """Second reads of a page that was late."""
+    """The number of second reads of a late page."""
     size_bytes: int = 0
     server_bytes: int = 0
     cache_bytes: int = 0

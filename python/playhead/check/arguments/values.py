@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from playhead.content.schema_shapes import NoValueError, Shape, Shapes, same, types_of
 
 MAX_STRING: Final = 10_000
-"""The longest generated string: `server.big-request` tests longer ones."""
+"""Limits generated strings. The check `server.big-request` sends longer ones."""
 WORD: Final = "example"
 UNICODE: Final = "Grüße, 世界! 🎵 \u0301\u202e'\"\\\n\t<&>"
 """Text with two scripts, an astral character, a combining and a right-to-left mark, quotes and controls."""
@@ -102,7 +102,7 @@ def of_pattern(pattern: str, *, draw: random.Random | None = None, least: int = 
 
 
 class _Writer:
-    """Writes one string for a parsed pattern. `repeats` is how many repeats it may add to the least."""
+    """Writes one string for a parsed pattern, with at most `repeats` repeats beyond the required ones."""
 
     def __init__(self, draw: random.Random | None, *, repeats: int) -> None:
         self._draw = draw
@@ -150,7 +150,7 @@ class _Writer:
 
 
 def _members(items: Any) -> list[str]:
-    """Return characters of a class. Of a range, these are its ends and a few in between."""
+    """Return characters of a class. A range contributes its ends and a few in between."""
     members: list[str] = []
     negated = False
     for code, value in items:
@@ -174,10 +174,10 @@ def _members(items: Any) -> list[str]:
 Style = Literal["least", "full", "random"]
 
 MAX_ITEMS: Final = 200
-"""The limit of generated items of an array, and of properties of an object."""
+"""Limits the generated items of an array, and the properties of an object."""
 _MAX_DEPTH: Final = 24
 _FULL_DEPTH: Final = 4
-"""Optional properties deeper than this are omitted, which ends recursive schemas."""
+"""Optional properties deeper than this are omitted, so that recursive schemas end."""
 _MAX_VALUES: Final = 20_000
 SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer that every JSON library reads exactly (RFC 8259, section 6)."""
@@ -254,7 +254,8 @@ class Maker:
         self.shapes = shapes
         self._draw = draw
         self._use_examples = use_examples
-        """True if `examples` and `default` are used. An invalid one makes every value with it invalid."""
+        """True if values come from `examples` and `default`. One invalid example would make every value
+        invalid."""
         self._made = 0
 
     def value(self, schema: object, style: Style, depth: int = 0) -> Any:

@@ -292,15 +292,15 @@ def _server_words(server: str) -> str:
 _NEEDS_FULL: Final = "needs a full check, since a quick one calls no tools: playhead check SERVER full"
 WIDTH: Final = 80
 _COUNTED: Final[tuple[Status, ...]] = ("success", "failed", "accepted", "error", "skipped")
-"""The statuses in the order of the summary."""
+"""The statuses in the order in which the summary counts them."""
 _MOST_FAILED: Final = 50
 _MOST_ACCEPTED: Final = 20
 _MOST_UNDECIDED: Final = 10
 _INPUT_CHARS: Final = 4_000
-"""The limit of a request shown on the terminal. The reports have the whole request."""
+"""Limits a request shown on the terminal. The reports have the whole request."""
 _MESSAGE_CHARS: Final = 2_000
 _MOST_TITLES: Final = 3
-"""The limit of lines with the titles of tests that fail alike."""
+"""Limits the lines with the titles of tests that fail alike."""
 _SUBJECT_CHARS: Final = 50
 
 
@@ -371,7 +371,7 @@ def report_lines(report: Report) -> Iterator[str]:
 
 
 def _group_alike(tests: Iterable[TestResult]) -> list[list[TestResult]]:
-    """Group tests of one subject that fail the same checks: one defect shows in many calls."""
+    """Group tests of one subject that fail the same checks, because one defect shows in many calls."""
     groups: dict[tuple[str, ...], list[TestResult]] = {}
     for test in tests:
         names = sorted({check.kind.name for check in test.checks if check.verdict == "failed"})

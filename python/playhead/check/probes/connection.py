@@ -47,7 +47,8 @@ _UNHEALTHY: Final = frozenset({"unhealthy", "error", "down", "fail", "failed", "
 _BODY_BYTES: Final = 64 * 1024
 _KILLED: Final = -9
 NO_REVISION: Final = "1999-12-31"
-"""A date before the protocol existed: revisions are named by date."""
+"""An unknown revision to ask for: revisions are named by date, and this is a date before the protocol
+existed."""
 
 
 def unreachable_test(error: ConnectError, latency_ms: float) -> TestResult:

@@ -25,7 +25,7 @@ from playhead.content.validation_schema import check_output
 from playhead.errors import DeadlineError
 
 MOST_DEFINITIONS: Final = 1000
-"""The limit of tools with a test of their own. The test of the listing judges the shape of all tools."""
+"""Limits the tools with a test of their own. The test of the listing judges the shape of all tools."""
 NAMES_SINCE: Final = "2025-11-25"
 ANY_OUTPUT_SINCE: Final = "2026-07-28"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")

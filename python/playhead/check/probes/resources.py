@@ -32,12 +32,13 @@ from playhead.stream.templates import RANGE_PAIRS
 RESOURCE_NOT_FOUND: Final = -32002
 MOST_CONTENTS: Final = 100
 MOST_READS: Final = 16
-"""The limit of resources read from one server. The others are reported as skipped."""
+"""Limits the resources read from one server. The others are reported as skipped."""
 MOST_TEMPLATES: Final = 5
 UNKNOWN_URI: Final = "playhead-check://no/such/resource"
-"""An unused scheme: a server that reads any URL does not know it either."""
+"""A URI that no server knows. Its scheme is unused, so a server that reads any URL does not know it
+either."""
 VARIABLE_VALUE: Final = "1"
-"""The value of template variables: valid as a number, a name or an index."""
+"""The value of a template's variables, which is valid as a number, a name or an index."""
 NEWEST: Final = "2026-07-28"
 
 
@@ -121,7 +122,7 @@ _TEMPLATE: Final = (
 _VARIABLE: Final = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*"
 _SPEC: Final = rf"{_VARIABLE}(?::[1-9][0-9]{{0,3}}|\*)?"
 _URI_TEMPLATE: Final = re.compile(rf"(?:[^{{}}]|\{{[+#./;?&=,!@|]?{_SPEC}(?:,{_SPEC})*\}})*")
-"""RFC 6570, section 2."""
+"""Matches a URI template (RFC 6570, section 2)."""
 
 
 def _resource_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
@@ -265,7 +266,8 @@ async def _judge_size(
 
 
 def _sizes(contents: list[Mapping[str, Any]]) -> set[int]:
-    """Return the possible sizes of the raw content: of text, neither encoding nor line ends are known."""
+    """Return the possible sizes of the raw content. For text, neither the encoding nor the line ends are
+    known."""
     if all(isinstance(part.get("blob"), str) for part in contents):
         return {sum(len(decode_base64(part["blob"])) for part in contents)}
     texts = [str(part.get("text", "")) for part in contents]

@@ -85,7 +85,7 @@ def _skipped_test(tool: types.Tool, title: str, why: str) -> TestResult:
 
 MOST_AUDIO: Final = 3
 MOST_LINKS: Final = 3
-"""The limit of links per tool: they tend to have the same defects, and each is read more than once."""
+"""Limits the links tested per tool. They tend to have the same defects, and each is read more than once."""
 
 
 async def probe_media(target: Target, results: Sequence[Mapping[str, Any]], *, tool: str) -> None:
@@ -120,7 +120,7 @@ async def probe_media(target: Target, results: Sequence[Mapping[str, Any]], *, t
 
 
 _SERIAL_SECONDS: Final = 10.0
-"""Limit of the sequential calls that are made for comparison."""
+"""Limits the sequential calls that are made for comparison."""
 _CONFIRMATIONS: Final = 2
 
 
@@ -184,7 +184,7 @@ async def _at_once(calls: ToolCalls, arguments: Sequence[Any], seconds: float) -
 async def _mixed_answers(
     calls: ToolCalls, arguments: Sequence[Any], alone: Sequence[str | None], together: Sequence[str | None]
 ) -> str | None:
-    """Return a message if answers were mixed up, or None. `alone` may be empty."""
+    """Return a message if answers were mixed up, else None. `alone` may be empty."""
     for index, got in enumerate(together if alone else ()):
         own = alone[index]
         if got is None or own is None or got == own:
@@ -219,7 +219,7 @@ def _answer_value(answer: RequestOutcome) -> Any:
 
 
 SLOW_SECONDS: Final = 0.3
-"""The least latency of a tool whose late answer is judged: a faster answer may cross the cancellation."""
+"""The least latency of a tool whose late answer is judged. A faster answer may cross the cancellation."""
 _LONGEST_SECONDS: Final = 8.0
 """The longest latency of a tool whose late answer is waited for."""
 

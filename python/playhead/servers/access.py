@@ -34,9 +34,9 @@ class Access:
     """The rules by which requests are allowed. `for_host` returns the usual ones."""
 
     hosts: frozenset[str]
-    """Names and addresses that `Host` may have, without a port; IPv6 in brackets."""
+    """The names and addresses that `Host` may have, without a port; IPv6 in brackets."""
     origins: frozenset[str] = frozenset()
-    """`scheme://host[:port]` of pages that other servers serve."""
+    """The origins of pages that other servers serve, as `scheme://host[:port]`."""
     token: str | None = field(default=None, repr=False)
     """The token that `Authorization: Bearer …` must carry; None requires none."""
 

@@ -32,9 +32,9 @@ from playhead.servers.websocket_frames import FramedWebSocket
 from playhead.servers.wire import RECEIVE_BYTES, ClientGoneError, Wire
 
 HEAD_BYTES: Final = 16 * KIB
-"""The head of a request, as in most servers; a longer one gets 431."""
+"""Limits the head of a request, as in most servers. A longer one is answered with 431."""
 WATCH_SECONDS: Final = 0.5
-"""The age at which a request is watched, to notice that its client leaves."""
+"""The age at which a request is watched, to notice that its client has left."""
 
 ASGI_VERSIONS: Final = {"version": "3.0", "spec_version": "2.4"}
 """The versions of ASGI. Since 2.4 `send` raises an `OSError` once the client has left."""
@@ -51,7 +51,7 @@ class HttpServerOptions:
     """Limits the open connections; further ones wait in the backlog. A player needs one or two. A process may
     often have no more than 1,024 files open, and a read of a remote origin takes one too."""
     requests: int = 96
-    """Slots for the requests of all WebSocket clients that are in work at once, beyond one per connection."""
+    """Limits the requests of all WebSocket clients that are answered at once, beyond one per connection."""
     head_seconds: float = 5.0
     """Limits the time for the head of a request, from connecting or from the first byte of a later request.
     The head is one packet, and a client that waits in the backlog behind silent ones gives up after 10 s."""
@@ -67,7 +67,7 @@ class HttpServerOptions:
     """Limits the time between an answer and the next request. A client reads a page of music every 6 s or so,
     and none while the listener pauses: with a few seconds it would have to reconnect each time."""
     closing_seconds: float = 2.0
-    """Limits the time in which a request ends after its client has left, and a client closes after an
+    """Limits the time for a request to end after its client has left, and for a client to close after an
     error."""
 
 
@@ -131,12 +131,13 @@ class HttpConnection:
         self._wire = Wire(stream, served.options.send_seconds)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._idle = trio.CancelScope()
-        """Surrounds the wait for the first byte of a request."""
+        """The scope around the wait for the first byte of a request."""
         self._answering = trio.CancelScope()
         self._has_events = False
         """True if the current answer is an event stream that ends only with its client."""
         self._unsent: list[bytes] = []
-        """The parts of a head and its body, joined once for one send, because a page is long."""
+        """The parts of a head and its body. They are joined once and sent together, because a page is
+        long."""
         self._has_body = True
 
     async def run(self) -> None:

@@ -55,9 +55,10 @@ class SessionTable:
         self._path = path
         self._size = size
         self._requests: dict[str, int] = {}
-        """The requests in flight and open streams of each session, the latest used session last."""
+        """The requests in flight and open streams of each session. The session that was used last is the
+        last."""
         self._openings = 0
-        """Requests in flight that may open a session."""
+        """The number of requests in flight that may open a session."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != self._path:

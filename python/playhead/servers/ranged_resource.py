@@ -45,7 +45,7 @@ __all__ = ["RangedResource", "ReadCallable", "ResourceBytes", "ranged_resource"]
 META_KEY: Final = "playhead/range"
 """The key of `_meta` that holds `{"start": …, "end": …}`."""
 SERVED_PAGE_BYTES: Final = 8 * MIB
-"""Limits a page by default. In base64 it takes a third more, all in one message."""
+"""The default limit of a page. In base64, all in one message, it takes a third more."""
 RESOURCE_NOT_FOUND: Final = -32002
 """The error code for an unknown resource before revision 2026-07-28."""
 
@@ -164,7 +164,7 @@ class RangedResource:
     ttl_seconds: float
     cache_scope: Literal["public", "private"]
     variables: frozenset[str]
-    """The variables of a family; none for a single resource."""
+    """The variables of a family; empty for a single resource."""
     required: frozenset[str]
     """The variables without which the callable cannot read."""
     _parsed: UriTemplate = field(repr=False)
@@ -320,7 +320,7 @@ class RangedResource:
 
 
 class _Registration:
-    """The ranged resources of one server, in front of its own handlers."""
+    """The ranged resources of one server. Its handlers answer before the server's own."""
 
     def __init__(self, server: Server[Any]) -> None:
         self._resources: list[RangedResource] = []
@@ -374,7 +374,8 @@ class _Registration:
     async def _own_listing(
         self, model: type[_Listing], empty: dict[str, Any], context: Context, params: Any
     ) -> HandlerResult:
-        """Return a copy of the listing of the server's own resources, to be extended; or its error."""
+        """Return a copy of the server's own listing, to which ranged resources are added; or the server's
+        error."""
         entry = self._inner[context.method]
         result = empty if entry is None else await entry.handler(context, params)
         if isinstance(result, types.ErrorData):

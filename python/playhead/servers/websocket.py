@@ -38,9 +38,10 @@ from playhead.servers.websocket_frames import (
 SUBPROTOCOL: Final = "mcp"
 CANCELLED: Final = "notifications/cancelled"
 ANSWERING: Final = object()
-"""The key of the request whose answer is being sent. There is one at most, because one task sends."""
+"""The key, among the requests in flight, of the one whose answer is being sent. There is at most one, because
+one task sends."""
 _SUBSCRIBE: Final = "subscriptions/listen"
-"""The method of a request that does not end by itself."""
+"""The method of the request that does not end by itself."""
 
 FromClient = MemoryObjectSendStream[SessionMessage | Exception]
 ToClient = MemoryObjectReceiveStream[SessionMessage]
@@ -55,12 +56,12 @@ class WebSocketServerOptions(FrameOptions):
     json_values: int = MESSAGE_LIMITS.json_values
     """Limits the values of a message."""
     requests_in_flight: int = 8
-    """Limits the requests in work, or with an answer that the client has not taken yet. Further ones wait.
-    All but the first of a connection need one of the server's slots (`HttpServerOptions.requests`)."""
+    """Limits the requests in progress, and those whose answer the client has not taken yet. Further ones
+    wait. All but the first of a connection need one of the server's slots (`HttpServerOptions.requests`)."""
     requests_waiting: int = 256
-    """Limits the requests in flight and waiting; one more is answered with -32603 at once."""
+    """Limits the requests in flight and waiting together. One more is answered with -32603 at once."""
     waiting_bytes: int = 256 * KIB
-    """Limits the bytes of these requests. A single one may be longer."""
+    """Limits the bytes of these requests together. A single one may be longer."""
 
 
 DEFAULT_OPTIONS: Final = WebSocketServerOptions()
@@ -117,7 +118,7 @@ def websocket_endpoint(
 
 @dataclass(frozen=True, slots=True)
 class _QueuedRequest:
-    """A request, from its arrival until its answer was sent."""
+    """A request between its arrival and the end of its answer."""
 
     request: types.JSONRPCRequest
     size_bytes: int
@@ -142,7 +143,7 @@ class RequestQueue:
         self._in_flight: dict[object, _QueuedRequest] = {}
         self._bytes = 0
         self.refuses_new = False
-        """True during a shutdown: the requests in the queue are answered, and new ones refused."""
+        """True during a shutdown. The requests in the queue are then answered, and new ones refused."""
 
     @property
     def _all(self) -> tuple[_QueuedRequest, ...]:
@@ -243,7 +244,7 @@ class _McpConnection:
         )
         self._requests = requests
         self._changed = trio.lowlevel.ParkingLot()
-        """Unparked when a request is done."""
+        """The parking lot that is woken when a request is done."""
 
     async def run(self, shutdown: Shutdown) -> None:
         """Serve until the client leaves, breaks a rule or does not read, or until the server is shut down.

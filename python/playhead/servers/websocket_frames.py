@@ -35,8 +35,8 @@ MESSAGE_FRAGMENTS: Final = 131_072
 """Limits the frames of one message. An empty frame uses no byte of `message_bytes`, but takes some 15 µs."""
 
 OWN_BYTES: Final = 64 * KIB
-"""The length of a message past which it waits for one of the server's slots, because all clients may send
-long messages at once."""
+"""The length beyond which a message waits for one of the server's slots, because all clients may send long
+messages at once."""
 
 NO_SLOT: Final = "the server has as many requests in work as it can hold; try again later"
 NO_BINARY: Final = "expected text frames, got a binary one"
@@ -50,12 +50,13 @@ class FrameOptions:
     """Limits a message from the client, in any number of frames: 1 MiB, as over HTTP, and room for what
     surrounds its arguments. A longer one closes with 1009."""
     message_seconds: float = 20.0
-    """Limits the time from the first frame of a message to its last; then 1008."""
+    """Limits the time from the first frame of a message to its last. After that, the connection is closed
+    with 1008."""
     ping_seconds: float = 20.0
-    """The silence before a ping, and between two: half of what the usual proxies and NATs allow an idle
+    """The silence before a ping, and between two. It is half of what the usual proxies and NATs allow an idle
     connection."""
     silence_seconds: float = 60.0
-    """Limits the silence of the client, whose pongs count; then 1008."""
+    """Limits the silence of the client, whose pongs count. After that, the connection is closed with 1008."""
     send_seconds: float = 30.0
     """Limits the time in which a client takes 64 KiB: 2 KiB/s, a tenth of the slowest music."""
 

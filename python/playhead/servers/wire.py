@@ -12,9 +12,9 @@ import trio
 from playhead.limits import KIB
 
 SEND_BYTES: Final = 64 * KIB
-"""The size of the pieces that `send_seconds` limits."""
+"""The size of the pieces that are sent. `send_seconds` limits each piece."""
 RECEIVE_BYTES: Final = 16 * KIB
-"""Limits one read."""
+"""Limits the bytes of one read."""
 
 
 class ClientGoneError(ConnectionError):

@@ -64,9 +64,9 @@ TEMPLATE: Final = URI + "{?url,start,end}"
 MCP_PATH: Final = "/mcp"
 RETRY_SECONDS: Final = 1.0
 TTL_SECONDS: Final = 24 * 3600.0
-"""The time for which clients may share a page, which names the version of its file."""
+"""The time for which clients may share a page. The URL of a page names the version of its file."""
 DONE: Final = b"[DONE]"
-"""The blob that marks the end: no byte is at this offset or after it."""
+"""The blob of a read at the end or after it."""
 
 MUSIC_PLAYER = types.Tool(
     name="musicPlayer",
@@ -108,7 +108,7 @@ _Context = ServerRequestContext[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioTools:
-    """The handlers and what they use. They have no state, so any number of sessions may share them."""
+    """The handlers and their data. Nothing here changes, so any number of sessions may share one instance."""
 
     library: Library
     links: MediaLinks
@@ -120,7 +120,7 @@ class AudioTools:
     meta_key: str = DEFAULT_META_KEY
     limits: Limits = DEFAULT_LIMITS
     files: FileDownloads | None = None
-    """Offers the resource over HTTP too."""
+    """Offers the resource as a file over HTTP; None offers none."""
 
     def server(self) -> Server[dict[str, Any]]:
         """Return a server of the SDK, for any transport."""
@@ -295,7 +295,7 @@ PLAY_MUSIC: Final = types.Prompt(
     ],
 )
 WISH_CHARS: Final = 500
-"""Limits a wish; a longer one is neither a title nor a mood."""
+"""Limits a wish. A longer one is neither a title nor a mood."""
 
 
 def prompt_messages(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
@@ -407,7 +407,7 @@ async def open_audio_server(
 
 
 async def _signing_key(directory: Path | None) -> bytes:
-    """Return the user's key, or one for this process only."""
+    """Return the user's key, or a key for this process only if the user has none."""
     if directory is not None:
         try:
             return await trio.to_thread.run_sync(load_key, directory)

@@ -13,7 +13,7 @@ import trio
 from playhead.errors import NoDeviceError, PlaybackError
 
 COMMAND_SECONDS = 5.0
-"""Limits a mixer, which answers in milliseconds, or waits for a sound server that is not running."""
+"""Limits a mixer command, which answers in milliseconds, or waits for a sound server that is not running."""
 
 COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
     "wpctl": lambda percent: ["set-volume", "@DEFAULT_AUDIO_SINK@", f"{percent}%"],
@@ -24,7 +24,8 @@ COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
 """The commands of PipeWire, PulseAudio, ALSA and macOS, in the order in which they are tried."""
 RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
 RUNTIME_DIRECTORIES: Final = Path("/run/user")
-"""The place of one directory per user id, made by systemd and elogind (XDG Base Directory Specification)."""
+"""The parent of the users' runtime directories, one per user id, which systemd and elogind make (XDG Base
+Directory Specification)."""
 
 
 class Mixer(Protocol):

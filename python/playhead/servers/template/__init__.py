@@ -30,15 +30,17 @@ class TemplateServerOptions(ListenOptions):
     """The options of `playhead serve template`."""
 
     transport: Transport = "ws"
-    """Decides which URL is printed: with `ws` as with `http`, `/mcp` answers WebSocket and HTTP."""
+    """Selects the transport and the printed URL. With `ws` and with `http`, `/mcp` answers both WebSocket and
+    HTTP."""
     port: int = 8030
     search_url: str | None = None
-    """A search engine that answers JSON as SearXNG does, with `{query}` and, if supported, `{max_results}` in
-    the URL. None searches the pages shipped with the package."""
+    """The URL of a search engine that answers JSON as SearXNG does, with `{query}` and, if supported,
+    `{max_results}`. None searches the pages shipped with the package."""
     search_origins: tuple[str, ...] = ()
-    """Origins (`http://host:port`) that `search_url` may reach even if their address is not global."""
+    """The origins (`http://host:port`) that `search_url` may reach even if their address is not global."""
     page_items: int = 10
-    """Items per page of a listing. Few, so that developers of clients meet a second page before users do."""
+    """The items per page of a listing. Few, so that developers of clients meet a second page before users
+    do."""
     drain_seconds: float = 1.0
-    """The time from SIGTERM to the closing of the port, part of the grace of 30 s: `/ready` answers 503 and
-    everything else goes on, so that a load balancer can send its clients elsewhere."""
+    """The time from SIGTERM to the closing of the port, part of the grace of 30 s. Meanwhile `/ready` answers
+    503 and everything else goes on, so that a load balancer can send its clients elsewhere."""

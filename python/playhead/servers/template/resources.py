@@ -24,7 +24,7 @@ from playhead.servers.template.middleware import resource_not_found
 _DATA: Final = "playhead.servers.template"
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _TITLE_COUNTS: Final = 3
-"""Each title word counts as three words of the page."""
+"""The weight of a word in the title, in words of the page."""
 _STOP_WORDS: Final = frozenset(
     re.findall(
         r"\w+",

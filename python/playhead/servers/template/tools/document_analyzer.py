@@ -15,7 +15,7 @@ from playhead.servers.template.tools import Arguments, TemplateTool, answer
 
 MAX_CHARS: Final = 100_000
 WORDS_A_MINUTE: Final = 240
-"""Silent reading of English prose (Brysbaert 2019: 238)."""
+"""The assumed reading speed: silent reading of English prose (Brysbaert 2019: 238)."""
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)")
 """Matches the last mark of a run such as `?!`. `[.!?]+` would be quadratic in a long run before a letter."""
 

@@ -43,12 +43,12 @@ class ApprovalRequest:
     are the server's, the arguments are the model's."""
 
     server: str
-    """Its name in the servers file."""
+    """The server's name in the servers file."""
     tool: str
     """The tool's own name."""
     description: str | None
     arguments: Mapping[str, Any]
-    """A copy of the arguments of the call; changing it has no effect."""
+    """A copy of the call's arguments. Changing it has no effect."""
     hints: ToolHints = ToolHints()
 
 
@@ -61,8 +61,8 @@ class Approval:
     """`once` covers one call; `conversation` every call of this server and tool with these arguments. With
     `allow=False` the latter means: don't ask about this call again."""
     expires_seconds: float | None = 3600.0
-    """Counted from the answer. An hour, so that a conversation left open overnight asks again; None lasts
-    until the conversation ends."""
+    """The time after which the answer no longer counts. An hour by default, so that a conversation left open
+    overnight asks again. None lasts until the conversation ends."""
 
     def __post_init__(self) -> None:
         if self.scope not in get_args(Scope):
@@ -84,7 +84,7 @@ class Allowed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
     reason: str
-    """The model reads it. It never quotes an exception, which could hold a secret."""
+    """The reason that the model reads. It never quotes an exception, which could hold a secret."""
     error: Exception | None = None
     """The exception of the callback, if any."""
 
@@ -145,7 +145,7 @@ def request_for(tool: HubTool, arguments: Mapping[str, Any]) -> ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """An answer for the whole conversation."""
+    """An answer that holds for the whole conversation."""
 
     allow: bool
     until: float
@@ -216,7 +216,7 @@ class Approvals:
         self._remedy = remedy
         self._ledger = ApprovalLedger()
         self._asking: dict[CallKey, trio.Lock] = {}
-        """The locks of open questions: one question at a time per key."""
+        """The locks of open questions, one per key, so that each question is asked once at a time."""
 
     @property
     def policy(self) -> ApprovalPolicy:

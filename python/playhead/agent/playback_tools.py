@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playhead.playback import Player
 
 PLAYER: Final = "player"
-"""The server's name in approval rules: `server = "player", tool = "stop"`."""
+"""The player's name as a server in approval rules: `server = "player", tool = "stop"`."""
 SILENCE: Final = TurnDecision(decision="stop", reason="the action response is terminal")
 
 

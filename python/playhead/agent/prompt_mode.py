@@ -132,7 +132,8 @@ def tool_list(tools: Sequence[ToolSpec]) -> str:
 
 
 def _beginnings(word: str) -> str:
-    """Match `word`, or any prefix of it at the end of the text: the rest might follow directly."""
+    """Return a pattern for `word`, or for any prefix of it at the end of the text, where the rest might
+    follow."""
     return "|".join([word, *(rf"{word[:length]}\Z" for length in range(len(word) - 1, -1, -1))])
 
 
@@ -360,7 +361,7 @@ class _Reply:
         self._run_kind: type[Text | Thinking] = Text
         self._next_id = next_id
         self._open_id = ""
-        """The id of the call that was announced and is not complete; empty without one."""
+        """The id of the call that was announced, but is not complete yet; empty without one."""
 
     def pieces(self, events: Iterable[ToolUseEvent]) -> Iterator[ReplyPiece]:
         for event in events:

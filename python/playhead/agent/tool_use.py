@@ -67,18 +67,18 @@ class CallBroken:
     """A block that began as a call but can't run."""
 
     name: str
-    """Empty if unknown."""
+    """The name of the tool; empty if unknown."""
     source: str
-    """Its arguments as written; the whole inside of the block unless they appear exactly once; cut if too
-    long."""
+    """The arguments as written, or the whole inside of the block unless they appear exactly once. A long text
+    is cut."""
     reason: str
-    """The mistake, in words that the model reads."""
+    """The mistake, in words for the model."""
 
 
 ToolUseEvent = TextRun | CallNamed | CallWritten | CallBroken
 
 _SHOWN_CHARS = 200
-"""The quoted beginning of a block that was too long."""
+"""The length of the quoted beginning of a block that was too long."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class ToolUseBlock:
 
     limit_chars: int
     size: int = 0
-    """Characters so far."""
+    """The number of characters so far."""
     is_too_long: bool = False
     """True once the block exceeded the limit, which was then reported."""
     names: list[str] = field(default_factory=list)
@@ -193,7 +193,8 @@ def _too_deep() -> str:
 
 
 def _is_too_deep(value: object) -> bool:
-    """Tell if `value` is nested deeper than allowed. Looks level by level, to avoid recursion."""
+    """Return True if `value` is nested deeper than allowed. The search goes level by level, because recursion
+    could overflow."""
     level = [value]
     for _ in range(DEFAULT_LIMITS.json_depth + 1):
         level = [
@@ -212,7 +213,7 @@ _REST = r"(?P<rest>[\s/][^<>]{0,199})?>"
 _OUTER = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use)" + _REST, _FLAGS)
 _INNER = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use|name|arguments)" + _REST, _FLAGS)
 _TAG_CHARS = len("</tool_use_result") + 200 + len(" >")
-"""The length of the longest tag."""
+"""Limits the length of a tag."""
 _JSON_MARK = regex.compile(r'["<]')
 _STRING_MARK = regex.compile(r'["\\]')
 
@@ -284,7 +285,7 @@ class ToolUseParser:
         self._events.append(event)
 
     def _step(self, data: str, at: int) -> int:
-        """Read `data` from `at` up to where the next step begins."""
+        """Read `data` from `at` on, and return the offset at which the next step begins."""
         match self._where:
             case _Where.TEXT | _Where.MADE_UP:
                 return self._read_outside(data, at)
@@ -343,8 +344,8 @@ class ToolUseParser:
                 self._tail = (self._tail + text)[:_TAG_CHARS]
 
     def _separate(self, *, always_blank: bool) -> None:
-        """Keep the text before a removed tag from forming a tag with the text after it. `always_blank`: write
-        a blank even if no tag could be formed."""
+        """Keep the text before a removed tag from forming a tag with the text after it. With `always_blank`,
+        a blank is written even if no tag could be formed."""
         if _begins_tag(f"{self._tail} "):
             self._add_text("< ")  # a blank would only begin the attributes: another "<" ends the tag
         elif always_blank or _begins_tag(self._tail):
@@ -366,7 +367,8 @@ class ToolUseParser:
     # --- inside a block ---
 
     def _read_inside(self, data: str, at: int, tag: int) -> int:
-        """Take the text before the `<` at `tag` (-1: none), and the tag that begins there, if it is one."""
+        """Take the text before the `<` at `tag` (-1 for none), and the tag that begins there, if it is
+        one."""
         if tag < 0:
             self._take(data[at:])
             return len(data)
@@ -441,7 +443,7 @@ class ToolUseParser:
             self._emit(self._block.verdict())
 
     def _end_unclosed(self, end: int) -> None:
-        """End an unclosed block at `end`: at the end of the text, or at the next block."""
+        """End an unclosed block at `end`, which is the end of the text or the beginning of the next block."""
         block = self._block
         where = self._where
         rest = block.since_mark(end)
@@ -462,6 +464,6 @@ def _begins_tag(text: str) -> bool:
 
 
 def _read_tag(match: regex.Match[str]) -> tuple[str, bool, bool]:
-    """Return a tag's name, if it is a closing tag, and if it is a self-closing one."""
+    """Return a tag's name, and if it is a closing and a self-closing tag."""
     closes = bool(match["close"])
     return match["name"].lower(), closes, not closes and (match["rest"] or "").endswith("/")

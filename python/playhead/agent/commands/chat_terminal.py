@@ -206,10 +206,10 @@ class SlashCommands:
 
 
 _LISTED: Final = 10
-"""Titles before and after the current one in `/queue`."""
+"""The number of titles shown before and after the current one in `/queue`."""
 _PROMPT: Final = "> "
 _WAITING: Final = 16
-"""Messages that may be typed while a turn runs."""
+"""Limits the messages that may be typed while a turn runs."""
 
 
 class TerminalChat:
@@ -237,7 +237,7 @@ class TerminalChat:
         self._busy = False
         """True while a turn runs."""
         self._is_armed = False
-        """True after one Ctrl-C, until the next line: another Ctrl-C leaves."""
+        """True after one Ctrl-C, until the next line. Another Ctrl-C then ends the chat."""
         self._over = False
         """True once /quit was typed."""
         self._interrupted = False

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from playhead.playback.state import PlayerEvent
 
 _SHOWN_CHARS: Final = 1000
-"""The limit for a name, arguments or a reason."""
+"""Limits a name, arguments or a reason."""
 
 
 class ChatView:
@@ -120,7 +120,7 @@ class ChatView:
         self._terminal.line(text[:_SHOWN_CHARS], style=style)
 
     def _failure(self, what: str, why: str) -> None:
-        """Show a failure on as many lines as needed: the end of `why` says what to do."""
+        """Show a failure on as many lines as needed, because the end of `why` has the remedy."""
         self._say(f"✗ {escape_line(what[:_SHOWN_CHARS])}: {why[:_SHOWN_CHARS]}", "red")
 
     def _say(self, text: str, style: str = "yellow") -> None:

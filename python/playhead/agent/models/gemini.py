@@ -67,12 +67,12 @@ from playhead.limits import MIB
 __all__ = ["GeminiDecoder", "GeminiModel", "encode"]
 
 _OLD: Final = re.compile(r"gemini-[12](?![0-9])")
-"""Models before Gemini 3. Names without a number (`gemini-flash-latest`) mean the newest."""
+"""Matches the models before Gemini 3. Names without a number (`gemini-flash-latest`) mean the newest."""
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _UNSIGNED: Final = "skip_thought_signature_validator"
 """The API's documented marker for calls without a signature of its own."""
 _IN_RESULTS: Final = frozenset({JPEG, PNG, WEBP})
-"""The types that `functionResponse.parts` accepts, of those that are sent."""
+"""Those of the sent types that `functionResponse.parts` accepts."""
 GEMINI: Final = MediaPolicy(
     images=frozenset({JPEG, PNG, WEBP, "image/heic", "image/heif"}),
     audio=(
@@ -259,7 +259,8 @@ _STOPS: Final[Mapping[str, StopReason]] = {
         "refused",
     ),
 }
-"""Any other reason (`MALFORMED_FUNCTION_CALL`, …) is reported by its name, as `other`."""
+"""Translates the reasons to stop. Any other one (`MALFORMED_FUNCTION_CALL`, …) becomes `other`, with its name
+as the reason."""
 
 
 class GeminiDecoder(ReplyDecoder):

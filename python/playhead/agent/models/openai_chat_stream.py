@@ -51,7 +51,7 @@ from playhead.errors import ModelError
 from playhead.escaping import shortened
 
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
-"""The names that compatible servers use for thinking: DeepSeek, Moonshot, vLLM; OpenRouter, Groq."""
+"""The fields in which compatible servers send thinking: DeepSeek, Moonshot, vLLM; OpenRouter, Groq."""
 
 _CALL_KEYS: Final = frozenset({"index", "id", "type", "function"})
 
@@ -61,7 +61,7 @@ class _Call:
     """A call that may still be streaming."""
 
     wire_id: str
-    """The first id that the server sent; "" if none."""
+    """The first id that the server sent; empty if none."""
     id: str
     name: str = ""
     written: list[str] = field(default_factory=list)
@@ -80,7 +80,7 @@ class _Call:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Consecutive text or thinking."""
+    """A run of consecutive text or thinking."""
 
     kind: type[Text | Thinking]
     written: list[str]
@@ -200,7 +200,7 @@ class ChatDecoder(ReplyDecoder):
         return pieces
 
     def _find(self, index: Any, wire_id: str, name: str, touched: list[_Call]) -> _Call | None:
-        """Find the call that a delta continues; None if it begins one."""
+        """Find the call that a delta continues. None means that the delta begins one."""
         if isinstance(index, int):
             call = self._by_index.get(index)
         elif wire_id and (wire_id in self._by_id or name):

@@ -93,15 +93,15 @@ def _at_pointer(root: Mapping[str, Any], pointer: str) -> Any:
 
 
 _DROPPED: Final = frozenset({"$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "$vocabulary"})
-"""Keywords that don't constrain a value."""
+"""The keywords that are dropped, because they don't constrain a value."""
 _DEFINITIONS: Final = ("$defs", "definitions")
 _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", *_DEFINITIONS})
-"""Keywords whose keys are names, not keywords."""
+"""The keywords whose keys are names, not keywords."""
 _VALUES: Final = frozenset({"const", "default", "enum", "examples", "required"})
-"""Keywords whose values are not schemas."""
+"""The keywords whose values are not schemas."""
 _MOST_INLINED: Final = 20_000
-"""Limits the keywords, names and values that are inlined for one schema. Definitions that refer to each other
-twice double with each level."""
+"""Limits the keywords, names and values that are inlined for one schema, because definitions that refer to
+each other twice double with each level."""
 _DEEPEST: Final = 16
 """Limits the references inlined within each other."""
 

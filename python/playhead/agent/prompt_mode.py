@@ -41,7 +41,8 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.tool_use import CallBroken, CallNamed, CallWritten, TextRun, ToolUseEvent, ToolUseParser
+from playhead.agent.tool_use import ToolUseParser
+from playhead.agent.tool_use_block import CallBroken, CallNamed, CallWritten, TextRun, ToolUseEvent
 from playhead.errors import ConfigError, ModelError
 from playhead.escaping import did_you_mean
 from playhead.limits import DEFAULT_LIMITS

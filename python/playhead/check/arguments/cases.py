@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from playhead.check.arguments.number_range import Range
+from playhead.check.arguments.patterns import MAX_STRING
 from playhead.check.arguments.values import (
     MAX_ITEMS,
-    MAX_STRING,
     SAFE_INTEGER,
     UNICODE,
     Maker,
-    Range,
     count,
     of_length,
     properties_of,

@@ -50,7 +50,7 @@ class WyomingSink(FramesSink):
             async with await trio.open_tcp_stream(*self._address) as stream, trio.open_nursery() as nursery:
                 self._connection = _Connection(stream)
                 self._is_started, self._played = False, trio.Event()
-                self._played.set()  # nothing is owed
+                self._played.set()  # no answer is expected yet
                 nursery.start_soon(self._listen)
                 try:
                     await super().play(buffers)
@@ -93,7 +93,7 @@ class _Connection:
     async def send(self, kind: str, data: Mapping[str, int], payload: bytes = b"") -> None:
         text = json.dumps(data).encode()
         line = json.dumps({"type": kind, "data_length": len(text), "payload_length": len(payload)}).encode()
-        if self._is_whole:  # else cancelled in the middle of an event: nothing can follow it
+        if self._is_whole:  # an event that was cut off can't be followed by another
             self._is_whole = False
             try:
                 await self._stream.send_all(line + b"\n" + text + payload)

@@ -236,7 +236,7 @@ class Approvals:
         """Decide if this call may run, now and once. `on_pending` is awaited before asking.
 
         An exception of `ask` denies the call (`Denied.error`), and so does an answer that isn't an
-        `Approval`. Questions about two calls with the same key are asked one after the other: an answer for
+        `Approval`. Questions about two calls with the same key are asked one after the other. An answer for
         the conversation covers both, one for a single use covers one. After cancellation nothing is allowed
         or stored, and the next in line is asked. Raises what `on_pending` raises.
         """
@@ -275,7 +275,7 @@ class Approvals:
                     await on_pending()
                 return await self._answer(self._ask, question, key)
         finally:
-            if not lock.locked():  # a waiting task would hold it now
+            if not lock.locked():  # no other task waits for this question
                 self._asking.pop(key, None)
 
     async def _answer(self, ask: Ask, request: ApprovalRequest, key: CallKey) -> Verdict:

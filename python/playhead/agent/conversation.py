@@ -145,7 +145,7 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallReady:
-    """A call that is complete in the stream: it can run while the rest is still streaming."""
+    """A call that is complete in the stream. It can run while the rest is still streaming."""
 
     call: ToolCall
 

@@ -64,8 +64,8 @@ class TurnHandle:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages added to the history so far: whole rounds, every call with its result. Also valid
-        after cancellation or a failure, which leave no `TurnResult`."""
+        """The messages added to the history so far. They are whole rounds, every call with its result. Also
+        valid after cancellation or a failure, which leave no `TurnResult`."""
         return tuple(self._messages)
 
     @property
@@ -73,7 +73,7 @@ class TurnHandle:
         return self._aborted
 
     def abort(self) -> None:
-        """End the turn now: the model's reply and running calls are cancelled, on the wire too.
+        """End the turn now. The model's reply and running calls are cancelled, and their peers are notified.
 
         `run_turn` then returns with `ended_by="aborted"`, the partial reply, and one "cancelled" result for
         each open call, so that the history stays valid. Called before the turn, it ends the turn at its

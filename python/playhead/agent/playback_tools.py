@@ -61,7 +61,7 @@ class PlayerTools:
         tool = PLAYER_TOOLS.get(call.name)
         if tool is None:
             return unknown(call, PLAYER_TOOLS)
-        async with self._lock:  # "stop, then play the third": fair, so in the order of the calls
+        async with self._lock:  # the lock is fair, so calls run in their order: stop, then play
             response = await tool.call(self._player, call.arguments or {})
         texts = (block.text for block in response.content() if block.type == "text")
         return CallOutcome(

@@ -6,7 +6,7 @@ user messages. On the way back `ToolUseParser` extracts the calls from the reply
 
 The author of a string decides how it is treated. The model's own replies go back to it unchanged, tags
 included (`AssistantMessage.raw`). What users, tools, resources and tool descriptions say is escaped first
-(`harmless`): a model that repeats it word for word calls nothing.
+(`harmless`), so that a model that repeats it word for word calls nothing.
 """
 
 from __future__ import annotations
@@ -278,8 +278,8 @@ class PromptModel:
     `template` makes the system prompt. `limit_chars` bounds one call in the text (`Limits.tool_use_chars`).
     Call ids are `tool_use_1`, `tool_use_2`, …: unique within one `PromptModel` and in the request's history.
 
-    A request without tools, and without calls in its history, passes unchanged: tags mean nothing there.
-    """
+    A request without tools, and without calls in its history, passes unchanged, because tags mean nothing
+    there."""
 
     def __init__(
         self,

@@ -12,15 +12,14 @@ The rules, where models deviate from their instructions:
   around the JSON is removed, and line breaks inside strings are allowed.
 * An unclosed block ends with the text, or at the next `<tool_use>` outside its arguments. It counts if its
   name and JSON are complete; the rest after its last element is text.
-* Anything else inside a closed block is dropped. Text around blocks stays as it is, including a code fence:
-  whether it belongs to a call is known only after it was shown.
+* Anything else inside a closed block is dropped. Text around blocks stays as it is. That includes a code
+  fence, because it is shown before the parser knows if it belongs to a call.
 * Everything else that begins as a block becomes a `CallBroken` and is never dropped silently: zero or two
   names, zero or two arguments, arguments that aren't a JSON object, a block over the limit, and a
   `<tool_use_result>` that the model made up (skipped up to its end). A closing tag without a block becomes a
   blank, or `< ` after text that could be the beginning of a tag, so that the text around it can't form one.
   The same separates the text around a call.
-* An unterminated string consumes the rest of the reply: looking for calls inside it would run what the model
-  only quotes.
+* An unterminated string consumes the rest of the reply. Otherwise calls that the model only quotes would run.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ class ToolUseParser:
         if self._where is _Where.TEXT:
             self._add_text(partial_tag)
         elif self._where is not _Where.MADE_UP:
-            self._end_unclosed(self._block.size)  # without `partial_tag`: the beginning of a tag is not text
+            self._end_unclosed(self._block.size)  # drops `partial_tag`, since half a tag is not text
         self._where = _Where.TEXT
         self._tail = ""
         return self._take_events()
@@ -172,7 +171,7 @@ class ToolUseParser:
         """Keep the text before a removed tag from forming a tag with the text after it. With `always_blank`,
         a blank is written even if no tag could be formed."""
         if _begins_tag(f"{self._tail} "):
-            self._add_text("< ")  # a blank would only begin the attributes: another "<" ends the tag
+            self._add_text("< ")  # after a blank, attributes could follow; "<" prevents that
         elif always_blank or _begins_tag(self._tail):
             self._add_text(" ")
 

@@ -132,13 +132,13 @@ def load_baseline(path: Path) -> Baseline:
 def baseline_of(report: Report) -> Baseline:
     """Return the baseline with the findings and definitions of `report`.
 
-    Ignored checks are omitted: otherwise they would stay accepted without `--ignore`.
+    Ignored checks are omitted, because otherwise they would stay accepted without `--ignore`.
     """
     findings: dict[tuple[str, str], KnownFinding] = {}
     for test in report.tests:
         for check in test.checks:
             is_finding = check.verdict == "failed" or check.accepted in ("known", "level")
-            if is_finding and not check.kind.name.startswith("drift."):  # the new definitions end the drift
+            if is_finding and not check.kind.name.startswith("drift."):  # new definitions end a drift
                 key = (test.subject, check.kind.name)
                 message = check.message[:_MESSAGE_CHARS]
                 findings.setdefault(

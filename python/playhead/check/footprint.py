@@ -67,7 +67,7 @@ def _directory(word: str, cwd: str | None) -> str | None:
     try:
         if path.is_dir():
             return os.path.realpath(path)
-        # A file of code is where a server was installed, not where it works.
+        # A file of code shows where a server was installed, not where it works.
         if (
             os.sep in word
             and path.suffix not in _CODE

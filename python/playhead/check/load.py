@@ -1,6 +1,6 @@
 """Load: clients that repeat a request, and the figures of their answers.
 
-The engine (`run_load`, `LoadMeter`) knows no server: a request is an awaitable that yields a `LoadAnswer`.
+The engine (`run_load`, `LoadMeter`) knows no server. A request is a function that returns a `LoadAnswer`.
 `probe_load` repeats the requests that a server answered before, over the connection of the check. In
 `playhead fleet` a request is a whole play (`PlayRecord`); `fleet_figures` joins the records of all processes.
 """
@@ -152,7 +152,7 @@ async def probe_load(
     """Repeat one successful call of each tool in `tests`, and one read of some resources.
 
     Each repeated request is a test, and `on_figures` receives its figures. Destructive tools that the options
-    don't allow are not called: they have no successful call.
+    don't allow have no successful call, and so are not called.
     """
     chosen = list(_repeatable(tests))
     if not chosen:

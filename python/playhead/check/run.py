@@ -100,7 +100,7 @@ async def check_server(
                 state = await runner(discovery_graph(check), first_state())
                 if state["mcp_status"] == "available":
                     state = await runner(check.testing(), state)
-            except BaseException:  # an interrupt above all: the findings so far must not be lost
+            except BaseException:  # also after an interrupt, the findings so far must not be lost
                 if on_broken_off is not None:
                     on_broken_off(check.interrupted_report())
                 raise

@@ -100,7 +100,7 @@ async def dial(
         task_status.started()
         refusal = await connection.run()
         nursery.cancel_scope.cancel()
-    if refusal is not None:  # raised outside the nursery, which would wrap it in a group
+    if refusal is not None:  # raise it outside the nursery, which would wrap it in a group
         raise refusal
 
 
@@ -219,7 +219,7 @@ class _DialledConnection:
             "scheme": address.scheme,
             "path": address.path,
             "root_path": "",
-            "query_string": b"",  # it holds the token
+            "query_string": b"",  # the real one has the token
             "headers": [],
             "subprotocols": [],
             "state": {},

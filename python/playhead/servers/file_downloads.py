@@ -142,7 +142,7 @@ class FileDownloads:
         if reply.method not in ("GET", "HEAD"):
             await reply.refuse(405, "expected GET or HEAD", (b"allow", b"GET, HEAD"))
             return
-        token = scope["path"].rpartition("/")[0].rpartition("/")[2]  # before the name of the file
+        token = scope["path"].rpartition("/")[0].rpartition("/")[2]  # the part before the file's name
         signed = self._read_token(token)
         if signed is None:
             await reply.refuse(403, "this link is invalid; ask for another with files/authorizeDownload")
@@ -249,7 +249,7 @@ class _FileReply:
             return None if last is not None and last < first else (first, last)
         size = (await resource.read(0, 1, values)).total_bytes
         if size is None:
-            return None  # the last bytes of a resource of unknown length
+            return None  # the last bytes can't be located without a size
         return max(size - int(match[2]), 0), None
 
     async def _stream(

@@ -163,7 +163,7 @@ async def serve_app(
             await nursery.start(_run_lifespan, app, served.state, end_lifespan)
             with trio.CancelScope() as grace:
                 async with trio.open_nursery() as watching:
-                    watching.start_soon(served.slow.run)  # cuts slow clients off
+                    watching.start_soon(served.slow.run)  # notices if the client of a long request leaves
                     async with trio.open_nursery() as connections:
                         async with trio.open_nursery() as accepting:
                             listener = trio.SocketListener(listening)

@@ -49,7 +49,8 @@ SERVED_PAGE_BYTES: Final = 8 * MIB
 RESOURCE_NOT_FOUND: Final = -32002
 """The error code for an unknown resource before revision 2026-07-28."""
 
-_LARGEST: Final = 2**53 - 1  # beyond it JSON numbers are no longer whole in every language
+_LARGEST_OFFSET: Final = 2**53 - 1
+"""Limits an offset. Beyond it, JSON numbers are not exact in every language."""
 
 Context = ServerRequestContext[Any, Any]
 _Listing = TypeVar("_Listing", types.ListResourcesResult, types.ListResourceTemplatesResult)
@@ -240,7 +241,7 @@ class RangedResource:
             for key, value in source.items()
         }
         values = {**matched, **arguments}
-        from_uri = values.keys() - arguments.keys()
+        from_uri = values.keys() - arguments.keys()  # strings there, but numbers in arguments
         if self.whole_bytes and values.keys().isdisjoint(("start", "end")):
             start, piece = 0, await self._whole(self.known(matched, arguments))
         else:
@@ -277,7 +278,7 @@ class RangedResource:
         known: dict[str, str] = {}
         for name in sorted(self.variables):
             value = given.get(name, matched.get(name))
-            if value != matched.get(name, value):  # a gateway may have checked the URI only
+            if value != matched.get(name, value):  # a gateway may have checked only the URI
                 self._refuse(f"{name} is {value!r:.80}, and {matched[name]!r:.80} in the URI")
             if isinstance(value, str):
                 known[name] = value
@@ -306,7 +307,7 @@ class RangedResource:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             self._refuse(f"{name} is {value!r:.80}" if value is not None else f"{name} is missing")
-        if not 0 <= value <= _LARGEST:
+        if not 0 <= value <= _LARGEST_OFFSET:
             self._refuse(f"{name} is {str(value)[:40]}")
         return value
 
@@ -335,7 +336,7 @@ class _Registration:
             ("files/authorizeDownload", _AuthorizeParams, self._authorize),
         ):
             server.add_request_handler(method, params, cast("Any", handler))
-        # The first one gets the result last: FastMCP's own would drop members that its models do not know.
+        # The first middleware gets the result last, after FastMCP's own, which would drop unknown members.
         server.middleware.insert(0, self._announce)
 
     @classmethod
@@ -385,7 +386,7 @@ class _Registration:
         return model.model_validate(result)
 
     async def _read(self, context: Context, params: types.ReadResourceRequestParams) -> HandlerResult:
-        # The raw params: the typed ones lack `arguments`.
+        # Pass the raw params on, because the typed ones lack `arguments`.
         for resource in self._resources:
             result = await resource.answer(context.params or {})
             if result is not None:
@@ -490,7 +491,7 @@ def _last_part(uri: str) -> str:
 async def _listed(resource: RangedResource) -> types.Resource:
     try:
         link = await resource.link()
-    except MCPError:  # listed nevertheless: a read of it reports the error
+    except MCPError:  # list it nevertheless; a read reports the error
         return types.Resource(
             uri=resource.uri,
             name=resource.name,

@@ -114,7 +114,7 @@ class FramedWebSocket:
             return {"type": "websocket.connect"}
         assert self._frames is not None, "an application accepts before it receives"
         frames = self._frames
-        frames.excuse(trio.current_time())  # the client was not silent: nothing was read meanwhile
+        frames.excuse(trio.current_time())  # nothing was read meanwhile, so the client was not silent
         self._release_slot()
         while True:
             event = frames.next_event()
@@ -143,7 +143,7 @@ class FramedWebSocket:
         """Send the control frames that are due, and read once."""
         now = trio.current_time()
         if self._sending.locked():
-            frames.excuse(now)  # the client takes an answer, and can get no ping before the end of that
+            frames.excuse(now)  # the client is taking an answer, and a ping can be sent only after it
         frames.on_time(now)
         if not self._sending.locked():
             await self._send_control(frames)
@@ -205,7 +205,7 @@ class FramedWebSocket:
         if frames is None:
             return
         self._release_slot()
-        # Only if the application has not closed: a second close sends nothing.
+        # This sends nothing if the application has closed before.
         await self._close(frames, CloseReason.INTERNAL_ERROR, "")
         with trio.move_on_after(self._closing_seconds):
             while frames.closed is None:

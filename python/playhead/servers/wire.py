@@ -47,7 +47,7 @@ class Wire:
         try:
             with memoryview(data) as view:
                 if isinstance(self._stream, trio.SocketStream):
-                    # No checkpoint before it, or the pages of all clients would be in memory at once.
+                    # A checkpoint before this line would bring the pages of all clients into memory at once.
                     with suppress(BlockingIOError):
                         sent = os.write(self._stream.socket.fileno(), view)
                 while sent < len(view):

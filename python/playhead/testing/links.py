@@ -119,7 +119,7 @@ async def carry(
             await depart()
         whole = True
     except* (trio.BrokenResourceError, trio.ClosedResourceError):
-        pass  # one end is gone: bytes in transit are lost
+        pass  # one end is gone, and bytes in transit are lost
     return whole
 
 

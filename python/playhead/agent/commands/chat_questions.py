@@ -98,7 +98,7 @@ class Questions:
                 if text is None:
                     return Reply(action="cancel")
             if question.required - content.keys() - _with_defaults(question):
-                return Reply(action="cancel")  # a required field without a schema: it could not be asked for
+                return Reply(action="cancel")  # the schema has no such field, so nothing could be asked
             return Reply(action="accept", content=content)
 
     async def _visit(self, url: str) -> Reply:

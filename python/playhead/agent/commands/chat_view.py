@@ -274,7 +274,7 @@ def _show_result(processed: ProcessedResult, terminal: Terminal) -> None:
 
 
 def raise_if_refused(result: TurnResult) -> None:
-    """Raise `ToolFailedError` if the turn made calls and each of them was refused: nothing was done."""
+    """Raise `ToolFailedError` if the turn made calls and each was refused, so that nothing was done."""
     refused = [outcome.result.name for outcome in result.outcomes if outcome.result.status == "denied"]
     if refused and len(refused) == len(result.outcomes):
         calls = "the tool call was" if len(refused) == 1 else f"all {len(refused)} tool calls were"

@@ -12,7 +12,7 @@
 Calls and results may appear in a request without `tools`, as in the last answer of a turn whose budget is
 used up: the API accepts that since 27 February 2025 (release notes; issue 849 of anthropic-sdk-python).
 
-`temperature` is never sent: the API's types no longer have it, and newer models refuse it.
+`temperature` is never sent, because the API's types no longer have it and newer models refuse it.
 
 A reply is a list of content blocks, each with its index: started, extended by deltas, and stopped. They are
 stored unchanged for the next request.
@@ -245,7 +245,7 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 
 
 def unreadable(text: str) -> dict[str, Any]:
-    """Wrap arguments that aren't an object, as the API's documentation suggests: it accepts only objects."""
+    """Wrap arguments that aren't an object, as the API's documentation suggests. It accepts only objects."""
     return {"INVALID_JSON": text}
 
 

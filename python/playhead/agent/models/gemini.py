@@ -107,7 +107,7 @@ class GeminiModel(HttpModel):
         return encode(request, model=self._model, media=self._media)
 
     def _decoder(self) -> GeminiDecoder:
-        # Generated ids must differ from those of every other reply.
+        # Generated ids must be unique among all replies.
         return GeminiDecoder(call_prefix=f"call-{secrets.token_hex(8)}")
 
 
@@ -180,7 +180,7 @@ def _model_parts(message: AssistantMessage, wire_ids: dict[str, str], *, old: bo
                 if part.text:
                     parts.append({"text": part.text})
             case Thinking():
-                pass  # from another model, without a signature
+                pass  # another model's call has no signature
             case ToolCall():
                 wire_ids[part.id] = part.id
                 made = {"id": part.id, "name": _name(part.name), "args": dict(part.arguments or {})}

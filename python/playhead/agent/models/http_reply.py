@@ -92,7 +92,7 @@ class Body:
     def __init__(self, response: httpx2.Response) -> None:
         self.place = response.request.url.host
         self.complete = False
-        """Set to true once nothing relevant can follow; the connection is then reused if possible."""
+        """True once nothing relevant can follow. The connection is then reused if possible."""
         self._response = response
         self._chunks = response.aiter_bytes()
         self._over = False
@@ -231,7 +231,7 @@ async def read_failure(
     body: Any = text
     with suppress(ValueError, RecursionError):
         body = json.loads(text)
-    # Some gateways report an error with HTTP 200: then the body has it.
+    # Some gateways send an error with HTTP 200, in the body.
     if response.is_success and not (isinstance(body, Mapping) and body.get("error")):
         return ModelError(
             f"expected a stream (text/event-stream) from {place}, got {_content_type(response)}; check that"

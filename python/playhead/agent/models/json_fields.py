@@ -62,7 +62,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
     if not text.strip():
         return {}, ""
     try:
-        # Nesting beyond this limit could be parsed but not written again: it would fail every later request.
+        # Deeper nesting could be parsed, but not written again, and so every later request would fail.
         check_structure(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
         value = parse_json(text)
     except LimitError:

@@ -117,7 +117,7 @@ def encode(
                 "name": spec.name,
                 "description": spec.description,
                 "parameters": object_schema(spec.parameters),
-                # Explicit: this API's default is strict, which makes every optional argument required.
+                # The API's default is strict, which makes every optional argument required.
                 "strict": False,
             }
             for spec in request.tools
@@ -157,7 +157,7 @@ def _own(message: AssistantMessage) -> Iterator[dict[str, Any]]:
     ]
     sent = {item.get("call_id") for item in items}
     while items and items[-1].get("type") == "reasoning":
-        # The reply was cut off after it; the API refuses reasoning "without its required following item".
+        # The reply ended after this item. The API refuses reasoning "without its required following item".
         items.pop()
     for item in items:
         match item.get("type"):

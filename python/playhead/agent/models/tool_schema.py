@@ -39,9 +39,8 @@ def object_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _fold(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[dict[str, Any], list[str]]:
     """Collect the properties of `schema`, and the names that are required in every case.
 
-    Each reference is followed once: a second time it would add nothing, and definitions that refer to each
-    other twice would double the work at each level.
-    """
+    Each reference is followed once, because a second time would add nothing, and definitions that refer to
+    each other twice would double the work at each level."""
     if not isinstance(schema, Mapping):
         return {}, []
     declared, names = schema.get("properties"), schema.get("required")

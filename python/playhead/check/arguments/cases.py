@@ -393,6 +393,7 @@ def _simpler(value: Any, path: Path, keep: Path | None) -> Iterator[tuple[Path, 
 
 
 def _shares(size: int) -> list[int]:
-    """Return sizes from 0 to below `size`, computed with integers: a JSON integer may exceed every float."""
+    """Return sizes from 0 to below `size`, computed with integers, because a JSON integer may exceed every
+    float."""
     sizes = [0, *(size * share // 16 for share in _SIXTEENTHS), size - 1]
     return list(dict.fromkeys(it for it in sizes if 0 <= it < size))

@@ -47,7 +47,7 @@ def arguments_for(schema: object, *, seed: int = 0, examples: int = 5) -> ToolAr
     try:
         return _Generator(schema, validity, seed).all(examples)
     except (NoValueError, RecursionError, OverflowError, ValueError, TypeError, ArithmeticError) as error:
-        # An unforeseen keyword value that the metaschema allows: one remark, not a crash.
+        # The metaschema may allow a keyword value that this module does not foresee: add a remark.
         return _only_remark(f"no arguments could be generated for the inputSchema: {error}")
 
 
@@ -112,7 +112,7 @@ class _Generator:
         return ToolArguments(valid=tuple(valid), invalid=tuple(invalid), remarks=tuple(self._remarks))
 
     def _draw(self) -> random.Random:
-        return random.Random(self._seed)  # a fresh one for each part, so that the parts are independent
+        return random.Random(self._seed)  # a new one per part makes the parts independent
 
     def _bases(self) -> Iterator[Case]:
         """Generate the smallest and the fullest valid arguments."""

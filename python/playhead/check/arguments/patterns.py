@@ -27,16 +27,16 @@ _CATEGORIES: Final = {
 def of_pattern(pattern: str, *, draw: random.Random | None = None, least: int = 0) -> str:
     """Generate a string that `pattern` probably matches: the shortest, or a random one.
 
-    The caller validates it: look-arounds and back-references are ignored. `least` is the wanted length, if
-    repeats can reach it. Raises `NoValueError` for a pattern that Python can't parse, or that needs too long
-    a string. Uses `re._parser`, since no public module parses patterns. Only the validator runs patterns,
-    with a timeout.
+    The caller validates the string, because look-arounds and back-references are ignored. `least` is the
+    wanted length, which the string has if repeats can reach it. `NoValueError` is raised for a pattern that
+    Python can't parse, or that needs too long a string. The pattern is only parsed, with `re._parser` (no
+    public module parses patterns). The validator alone runs patterns, with a timeout.
     """
     if len(pattern) > 2000:
         raise NoValueError("a pattern of more than 2,000 characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about a server's pattern are of no use here
+            warnings.simplefilter("ignore")  # Python warns about patterns that other languages accept
             parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
         written = _Writer(draw, repeats=0).text(parsed)
         if len(written) < least:

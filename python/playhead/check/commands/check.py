@@ -150,7 +150,7 @@ def check(
             _check_draft(draft)
         runner = _runner(graph)
 
-        # Imported late: this takes half a second, and errors in the command line are reported before.
+        # This import takes half a second, so errors in the command line are reported before it.
         from playhead.check.run import check_server
 
         target = await find_server(server, terminal, config=config, trusted=trusted)
@@ -186,7 +186,7 @@ def check(
                     on_broken_off=interrupted.append,
                     runner=runner,
                 )
-        except BaseException:  # Ctrl-C above all: show and write the findings so far
+        except BaseException:  # also after Ctrl-C, show and write the findings so far
             for partial_report in interrupted:
                 show(partial_report)
             raise

@@ -111,7 +111,7 @@ def _shape_problems(
     model: type[types.DiscoverResult] | type[types.InitializeResult], raw: Mapping[str, Any]
 ) -> str:
     try:
-        # Strict: lax pydantic accepts "yes" for true.
+        # Strict validation, because lax pydantic accepts "yes" for true.
         model.model_validate_json(json.dumps(raw), strict=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[:5]

@@ -110,7 +110,7 @@ def _parse_tool(raw: Mapping[str, Any]) -> types.Tool | None:
     try:
         return types.Tool.model_validate(raw, by_name=False)
     except ValidationError:
-        # The definition was judged already. Without its hints and titles the tool may still be callable.
+        # The definition was judged before. Without its hints and titles, the tool may still be callable.
         bare = {key: raw[key] for key in ("name", "description", "inputSchema") if key in raw}
     try:
         return types.Tool.model_validate(bare, by_name=False)

@@ -148,7 +148,7 @@ class _Reads:
     async def _reference(self, plain: bytes | None) -> Reference:
         data, complete = (plain, True) if plain is not None else await self.pages.read_in_series()
         if plain is not None and (more := (await self.pages.page(len(plain), len(plain) + 1)).data):
-            # A page past the plain read has bytes: the plain read is only a part, or the pages have no end.
+            # If a page past the plain read has bytes, the plain read is only a part, or the pages never end.
             complete = bool(more) and self.item.get("size") == len(plain)
         return Reference(data=data[:MOST_BYTES], complete=complete and len(data) <= MOST_BYTES)
 
@@ -178,7 +178,7 @@ class _Reads:
             draft.passed("reads.page-bytes")
             return
         if data is not None and not reference.complete and data.startswith(expected):
-            draft.passed("reads.page-bytes")  # the rest of the page is past the reference
+            draft.passed("reads.page-bytes")  # the reference ends within this page
             return
         again = await self.pages.page(page.start, page.end)
         if again.data != data or (again.data is None and data is None and again.why != page.why):

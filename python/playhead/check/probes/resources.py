@@ -90,9 +90,9 @@ async def _probe_template(target: Target, text: str) -> None:
     try:
         template = UriTemplate.parse(text)
     except InvalidUriTemplate:
-        return  # invalid, or a form that can't be expanded here: the listing was judged
+        return  # it can't be expanded; the test of the listing judges its form
     if any(set(template.variable_names) >= set(pair) for pair in RANGE_PAIRS):
-        return  # a template for ranges of a resource: probed with the links to that resource
+        return  # a template for ranges is probed with the links to its resource
     uri = template.expand(dict.fromkeys(template.variable_names, VARIABLE_VALUE))
     with target.test(f"template {text}", "generated values", method="resources/read") as draft:
         answer = await ask(target, draft, {"uri": uri})
@@ -159,7 +159,7 @@ async def probe_link(target: Target, link: Mapping[str, Any], *, tool: str | Non
     """Read the resource of `link` (an unvalidated `resource_link`), in ranges if offered, else as a whole."""
     uri = link.get("uri")
     if not isinstance(uri, str):
-        return  # the result's checks have judged it
+        return  # the checks of the result have judged this
     subject = f"tool {tool}" if tool is not None else f"resource {uri}"
     if uri.startswith("data:"):
         return
@@ -257,7 +257,7 @@ async def _judge_size(
     if size in got:
         draft.passed("resources.size")
         return
-    # A changing resource may have another size by now: only an unchanged one is wrong.
+    # The size of a changing resource may differ by now. Only that of an unchanged one is wrong.
     again = await target.request("resources/read", {"uri": item["uri"]})
     if again.result is None or again.result.get("contents") != contents:
         draft.skipped("resources.size", "the resource changed during the check: its size can't be judged")

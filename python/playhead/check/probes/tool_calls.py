@@ -189,7 +189,7 @@ class ToolCalls:
                 steps = simplifications(shortest, keep=case.place)
         if shortest != case.arguments:
             draft.shortest = request_copy(self.params(shortest))
-        if self._began is not None:  # the time of shrinking doesn't count against `TOOL_SECONDS`
+        if self._began is not None:  # shrinking doesn't count against `TOOL_SECONDS`
             self._began += trio.current_time() - started
 
     async def call_without_arguments(self) -> None:
@@ -276,7 +276,7 @@ class ToolCalls:
             )
         if answer.result is None:
             return
-        if not call.is_error and not call.patterns:  # with patterns, they decide about the text
+        if not call.is_error and not call.patterns:  # patterns, if any, judge the text
             text = error_text(answer.result, call.arguments)
             if text is not None:
                 draft.undecided = f"a result without isError reads like an error: {text[:300]}"

@@ -49,7 +49,7 @@ async def probe_tool(target: Target, tool: types.Tool) -> None:
         await probe_concurrency(calls)
     if calls.stop_reason() is None:
         await probe_cancellation(calls)
-    # Last: arguments that a schema allows may mean hours of work for a tool.
+    # This is the last step, because arguments that a schema allows may mean hours of work for a tool.
     await _call_all(calls, "unusual arguments", [case for case in generated.valid if case.kind != "valid"])
     calls.judge_marks()
 
@@ -257,7 +257,7 @@ async def probe_cancellation(calls: ToolCalls) -> None:
 async def _judge_late(calls: ToolCalls, draft: TestDraft, seconds: float) -> None:
     """Judge whether the result is sent despite the cancellation. A late *error* is allowed."""
     session = calls.target.session
-    await trio.sleep(seconds / 4)  # for answers already sent when the cancellation arrived
+    await trio.sleep(seconds / 4)  # wait for answers that were sent before the cancellation arrived
     before = session.protocol_faults().late_results
     await trio.sleep(seconds)
     draft.require(

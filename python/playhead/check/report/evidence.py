@@ -65,7 +65,7 @@ def without_credentials(text: str) -> str:
 
 def cut(text: str, chars: int) -> str:
     """Truncate `text` to about `chars` characters, without credentials."""
-    # Read beyond the cut: a password is not recognized if its `@` is cut off.
+    # Read beyond the cut, because a password is not recognized if its `@` is cut off.
     shown = without_credentials(text[: chars + _CREDENTIAL_CHARS])[:chars]
     return shown if len(text) <= chars else f"{shown}… ({len(text) - chars:,} more characters)"
 
@@ -242,7 +242,7 @@ _ADDRESS: Final = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)
 def _command(name: str, options: tuple[str, ...], *words: str) -> str | None:
     if not all(escape_line(word) == word for word in (*options, *words)):
         return None
-    if any(word.startswith("-") for word in words):  # would be parsed as an option
+    if any(word.startswith("-") for word in words):  # the command would parse it as an option
         line = shlex.join(("playhead", name, *options, "--", *words))
     else:
         line = shlex.join(("playhead", name, *words, *options))

@@ -4,7 +4,7 @@ The template escapes everything from a server. Should that ever fail, the page's
 allows only the one script and the one style sheet whose hashes it names. Without JavaScript every row is
 visible; the script adds filters, search and copy buttons.
 
-Every count on the page counts tests: all of them, those with one verdict, or those of one tool. A row is a
+Every number on the page counts tests: all of them, those with one verdict, or those of one tool. A row is a
 test with its checks.
 """
 

@@ -268,7 +268,7 @@ async def _from_library(signed: SignedTrack, start: int, end: int) -> ResourceBy
 
 
 def _decoded_url(text: str) -> str:
-    if ":" in text:  # never in base64url
+    if ":" in text:  # base64url has no colon, so this is a plain URL
         return text
     try:
         padded = text.rstrip("=").encode("ascii") + b"=" * (-len(text.rstrip("=")) % 4)
@@ -327,7 +327,7 @@ async def serve(
         ConfigError: the library's `library.json` is invalid.
         ConnectError: the endpoint of `options.dial` refuses this server.
     """
-    # The user's mistakes are checked first, outside any nursery that would wrap the error in a group.
+    # Check the options first, outside any nursery, which would wrap the error in a group.
     if options.dial is not None:
         check_endpoint(options.dial)
     origins = parse_origins(options.allow_origins)

@@ -42,7 +42,7 @@ class Mixer(Protocol):
 
 
 class MemoryMixer:
-    """A number that stands for the volume: for demos, tests and machines without sound."""
+    """A number that stands for the volume, for demos, tests and machines without audio."""
 
     def __init__(self) -> None:
         self.percent: int | None = None
@@ -108,7 +108,7 @@ async def _run(argv: list[str], *, environment: Mapping[str, str] | None) -> Non
             process = await trio.run_process(
                 argv, stdin=b"", capture_stdout=True, capture_stderr=True, check=False, env=environment
             )
-        except OSError as error:  # not executable: the next one may be
+        except OSError as error:  # this command can't run; try the next one
             raise PlaybackError(f"{argv[0]} cannot be run: {error.strerror}") from error
         if process.returncode != 0:
             message = process.stderr.decode("utf-8", "replace").strip()[:500] or "no message"

@@ -206,12 +206,12 @@ class _Findings:
             if self._notes.full:
                 return
             place = path
-            for key in error.relative_path:  # within a oneOf it is relative to the value of that
+            for key in error.relative_path:  # within a oneOf, the path is relative to the value of the oneOf
                 place = step(place, key)
             if error.validator in ("oneOf", "anyOf"):
                 self._explain_branch(error, place)
             elif error.validator != "type" or {"const", "enum"}.isdisjoint(error.schema):
-                self._explain_error(error, place)  # a constant says more than its type
+                self._explain_error(error, place)  # the error of a constant says more than that of its type
 
     def _explain_branch(self, error: ValidationError, path: str) -> None:
         """Report the errors of the branch that fits best, or list the branches if several fit alike."""

@@ -81,7 +81,7 @@ def _operator_routes(server: Server[Any], metrics: Metrics, shutdown: Shutdown) 
         capabilities = server.get_capabilities()
         return JSONResponse(
             {
-                "status": "healthy",  # 200 also while it shuts down: the process is alive
+                "status": "healthy",  # also during a shutdown, because the process is alive
                 **identity,
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
                 "uptime": round(trio.current_time() - began, 3),

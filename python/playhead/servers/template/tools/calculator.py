@@ -91,7 +91,7 @@ DEFINITION: Final = types.Tool(
                 "examples": [7],
             },
         },
-        # Either way, but not both, so that a call is unambiguous.
+        # A call with both forms would be ambiguous.
         "oneOf": [
             {"required": ["expression"], "maxProperties": 1},
             {"required": ["operation", "a", "b"]},

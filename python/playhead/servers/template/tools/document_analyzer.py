@@ -86,7 +86,7 @@ def document_analyzer(pages: ShippedPages) -> TemplateTool:
 
     async def run(arguments: Arguments) -> types.CallToolResult:
         text = _text_of(pages, arguments)
-        # In a thread: 100,000 characters take some tens of milliseconds, and other clients should not wait.
+        # This runs in a thread, because 100,000 characters take some tens of milliseconds.
         return await trio.to_thread.run_sync(analyze, text, arguments["max_keywords"])
 
     return TemplateTool(definition=DEFINITION, run=run)

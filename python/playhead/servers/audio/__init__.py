@@ -1,7 +1,7 @@
 """The example audio server: it finds music, links to it, and reads it in ranges. Its options are here.
 
-`audio_server.py` runs it, or opens it in this process. This module imports little, so that the command line
-shows its help at once.
+`audio_tools.py` answers its requests; `audio_server.py` runs it, or opens it in this process. This module
+imports little, so that the command line shows its help at once.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ class Approvals:
 
     `ask` is awaited for each call that needs an answer, concurrently for different calls (a terminal prompt
     takes a lock of its own). Without it, calls that need an answer are denied, with the `remedy`. `clock`
-    returns monotonic seconds; by default trio's, which stops while the machine sleeps.
+    returns monotonic seconds. The default is trio's clock, which stops while the machine sleeps.
     """
 
     def __init__(
@@ -256,12 +256,13 @@ class Approvals:
     async def _ask_unless_known(
         self, request: ApprovalRequest, on_pending: Callable[[], Awaitable[None]] | None
     ) -> Verdict:
+        """Answer by the ledger, or else ask. Only one task at a time asks about one key."""
         try:
             canonical = _canonical(request.arguments)
         except UsageError as error:
             return Denied(reason=UNREADABLE, error=error)
         key = _key(request.server, request.tool, canonical)
-        # The question has a copy of the hashed arguments, so the callback can't change those of the call.
+        # The question has a copy of the arguments, so that the callback can't change those of the call.
         question = replace(request, arguments=json.loads(canonical))
         lock = self._asking.setdefault(key, trio.Lock())
         try:

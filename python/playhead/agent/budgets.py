@@ -78,7 +78,7 @@ class Meter:
         self.hit: Hit | None = None
         """The first exhausted budget, if any."""
         self.deadline = math.inf if budgets.max_seconds is None else clock() + budgets.max_seconds
-        """The time on trio's clock at which calls must end."""
+        """The time on `clock` at which calls must end."""
 
     @property
     def max_parallel(self) -> int:

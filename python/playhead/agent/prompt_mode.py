@@ -279,7 +279,8 @@ class PromptModel:
     Call ids are `tool_use_1`, `tool_use_2`, …: unique within one `PromptModel` and in the request's history.
 
     A request without tools, and without calls in its history, passes unchanged, because tags mean nothing
-    there."""
+    there.
+    """
 
     def __init__(
         self,

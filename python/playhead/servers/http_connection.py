@@ -3,7 +3,8 @@
 `Wire` carries the bytes. Every wait for the client has a deadline, and a send that fails closes the
 connection. The whole body is read before the application is called, so a slow sender occupies no request.
 While the application works, one task reads ahead by one packet. It notices if the client leaves, which ends
-the request. A WebSocket is read in `websocket_frames.py`, when the application asks for the next message."""
+the request. A WebSocket is read in `websocket_frames.py`, when the application asks for the next message.
+"""
 
 from __future__ import annotations
 

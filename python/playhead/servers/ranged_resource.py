@@ -8,9 +8,9 @@ docs/ranged-resources.md. All of these give the same bytes, by the same rules:
 
 * A range beyond the end is answered with the bytes before the end, and a range at or after the end with
   `end_marker`. So a page that is not empty is never the end, and no client needs the size.
-* A range longer than `page_bytes` is answered with its first bytes. To a client a short page is a hint.
-* A read without a range is answered with the whole resource, or refused if that is longer than `whole_bytes`:
-  its first bytes alone would look like the whole.
+* A range longer than `page_bytes` is answered with its first bytes. A short page is not the end.
+* A read without a range is answered with the whole resource, or refused if that is longer than `whole_bytes`,
+  because its first bytes alone would look like the whole.
 
 It runs under asyncio and trio, as servers of the SDK and of FastMCP do.
 """
@@ -289,6 +289,8 @@ class RangedResource:
         return known
 
     async def _whole(self, values: Mapping[str, str]) -> ResourceBytes:
+        """Read the whole resource, page by page. Raises `MCPError` if it is too long, or changes
+        meanwhile."""
         data, etag, size = bytearray(), None, 0
         while True:
             piece = await self.read(len(data), self.whole_bytes + 1, values)
@@ -418,6 +420,8 @@ class _Registration:
         raise self._unknown(params.uri, context)
 
     async def _announce(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Add the capability `files` to the handshake, if a resource can be downloaded over this
+        connection."""
         result = await call_next(ctx)
         if ctx.method not in ("initialize", "server/discover") or result is None:
             return result

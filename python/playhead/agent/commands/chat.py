@@ -219,8 +219,9 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     from playhead.agent.agent import Agent
     from playhead.agent.approvals import Approvals
     from playhead.agent.commands.chat_questions import Questions, how_to_allow
-    from playhead.agent.commands.chat_terminal import TerminalChat, TerminalLines
+    from playhead.agent.commands.chat_terminal import TerminalChat
     from playhead.agent.commands.chat_view import ChatView, TurnSummary
+    from playhead.agent.commands.terminal_lines import TerminalLines
     from playhead.agent.playback_tools import player_tools
     from playhead.agent.recording import Recorder
     from playhead.config.servers import default_servers, load_servers

@@ -58,7 +58,8 @@ def wire_name(name: str) -> str:
 def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
     """Parse a call's arguments. Return them and "", or None and the mistake, for the model to read.
 
-    Blank text means `{}`."""
+    Blank text means `{}`.
+    """
     if not text.strip():
         return {}, ""
     try:

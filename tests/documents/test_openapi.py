@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from playhead.servers.template.documents import openapi_text, validate_messages
-from playhead.servers.template.serve import ENDPOINTS
+from playhead.servers.template.endpoints import ENDPOINTS
 from tests.documents.components import with_components
 from tests.documents.mutations import MUTATIONS, mutant, objects_in, recorded
 from tests.documents.template_talk import template_server

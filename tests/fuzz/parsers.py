@@ -14,7 +14,8 @@ from collections.abc import Callable
 import atheris
 
 with atheris.instrument_imports(include=["playhead"]):
-    from playhead.agent.tool_use import TextRun, ToolUseEvent, ToolUseParser
+    from playhead.agent.tool_use import ToolUseParser
+    from playhead.agent.tool_use_block import TextRun, ToolUseEvent
     from playhead.errors import LimitError, ProtocolError
     from playhead.limits import DEFAULT_LIMITS
     from playhead.protocol import messages

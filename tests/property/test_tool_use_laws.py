@@ -20,7 +20,8 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.prompt_mode import call_text, encode, harmless, tool_list
-from playhead.agent.tool_use import CallWritten, TextRun, ToolUseEvent, ToolUseParser
+from playhead.agent.tool_use import ToolUseParser
+from playhead.agent.tool_use_block import CallWritten, TextRun, ToolUseEvent
 
 ANY_TAG = regex.compile(r"</?tool_use(_result)?([\s/][^<>]{0,199})?>", regex.IGNORECASE)
 TOKENS = st.sampled_from(

@@ -30,12 +30,14 @@ except ImportError as error:
 
 RATE_HZ = 48_000
 FRAME_MS = 100
-"""LiveKit mixes blocks of 100 ms at 48 kHz in mono, and converts nothing. Two blocks ahead are a cushion for
-its mixer, and half of what it can hold: that much is still heard after a stop or a seek."""
+"""The length of a frame. LiveKit mixes blocks of 100 ms at 48 kHz in mono, and converts nothing. Two blocks
+ahead are a cushion for its mixer, and half of what it can hold; that much is still heard after a stop or a
+seek."""
 LAST_SECONDS = 1.0
-"""Most time for LiveKit to take the last frame: it holds 0.4 s."""
+"""Limits the time for LiveKit to take the last frame. It holds 0.4 s."""
 SILENCE_SECONDS = 0.15
-"""Wait before silence takes the place of a frame, in a pause or an underrun: LiveKit warns after 0.2 s."""
+"""The wait before silence takes the place of a frame, in a pause or an underrun. LiveKit warns after 0.2
+s."""
 
 
 class LiveKitSink(FramesSink):
@@ -45,7 +47,7 @@ class LiveKitSink(FramesSink):
     """
 
     output_latency_seconds = 0.2
-    """LiveKit's mixer holds this much."""
+    """The audio that LiveKit's mixer holds."""
 
     def __init__(self, background: BackgroundAudioPlayer, portal: AsyncioPortal) -> None:
         super().__init__(self._deliver_event, frame_ms=FRAME_MS, rate_hz=RATE_HZ, channels=1)
@@ -91,7 +93,7 @@ class LiveKitSink(FramesSink):
             await self._send.send(event)
 
     async def _frames(self, receive: trio.MemoryReceiveChannel[AudioFrame]) -> AsyncIterator[rtc.AudioFrame]:
-        """The frames of one queue, in asyncio."""
+        """Yield the frames of one queue, under asyncio."""
         items = self._portal.iterate(receive)
         samples = RATE_HZ * FRAME_MS // 1000
         try:

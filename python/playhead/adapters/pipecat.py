@@ -29,7 +29,8 @@ except ImportError as error:
     raise ImportError("playhead.adapters.pipecat needs pipecat: pip install 'pipecat-ai>=1.7'") from error
 
 MOST_WAITING_FRAMES = 4
-"""Two that the sink has ahead, and as much again for a transport that takes audio in bursts."""
+"""Limits the waiting frames: two that the sink has ahead, and as many again for a transport that takes audio
+in bursts."""
 
 
 class PlayheadMixer(BaseAudioMixer):  # type: ignore[misc]  # pipecat is not installed with playhead

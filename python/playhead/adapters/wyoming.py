@@ -51,8 +51,9 @@ class WyomingSink(FramesSink):
             async with await trio.open_tcp_stream(*self._address) as stream, trio.open_nursery() as nursery:
                 self._connection = _Connection(stream)
                 self._is_started, self._played = False, trio.Event()
-                self._played.set()
-                self._owed = deque[float]()  # when what awaits its acknowledgement ends, without any delay
+                self._played.set()  # no answer is expected yet
+                # The times at which the audio that awaits its acknowledgement would end without any delay.
+                self._owed = deque[float]()
                 nursery.start_soon(self._listen)
                 try:
                     await super().play(buffers)
@@ -98,7 +99,7 @@ class _Connection:
     async def send(self, kind: str, data: Mapping[str, int], payload: bytes = b"") -> None:
         text = json.dumps(data).encode()
         line = json.dumps({"type": kind, "data_length": len(text), "payload_length": len(payload)}).encode()
-        if self._is_whole:  # else cancelled in the middle of an event: nothing can follow it
+        if self._is_whole:  # an event that was cut off can't be followed by another
             self._is_whole = False
             try:
                 await self._stream.send_all(line + b"\n" + text + payload)

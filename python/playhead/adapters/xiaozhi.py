@@ -65,7 +65,7 @@ class XiaozhiDevice(FramesSink):
         self._socket = socket
         self._session = session
         self._is_speaking = False
-        # In front of the connection, which a cancelled player would break in the middle of a message.
+        # This queue protects the connection: a cancelled player would break it in the middle of a message.
         self._send, self._receive = trio.open_memory_channel[str | bytes](1)
 
     async def messages(self) -> AsyncIterator[dict[str, Any] | bytes]:
@@ -97,7 +97,7 @@ class XiaozhiDevice(FramesSink):
             await self._send.send(event.data)
         else:
             with suppress(trio.WouldBlock):
-                self._receive.receive_nowait()  # so that a connection that takes nothing delays no stop
+                self._receive.receive_nowait()  # a connection that takes nothing must not delay a stop
             await self._stop()
 
     async def _stop(self) -> None:

@@ -43,12 +43,12 @@ class ApprovalRequest:
     are the server's, the arguments are the model's."""
 
     server: str
-    """Its name in the servers file."""
+    """The server's name in the servers file."""
     tool: str
     """The tool's own name."""
     description: str | None
     arguments: Mapping[str, Any]
-    """A copy of the arguments of the call; changing it has no effect."""
+    """A copy of the call's arguments. Changing it has no effect."""
     hints: ToolHints = ToolHints()
 
 
@@ -61,8 +61,8 @@ class Approval:
     """`once` covers one call; `conversation` every call of this server and tool with these arguments. With
     `allow=False` the latter means: don't ask about this call again."""
     expires_seconds: float | None = 3600.0
-    """Counted from the answer. An hour, so that a conversation left open overnight asks again; None lasts
-    until the conversation ends."""
+    """The time after which the answer no longer counts. An hour by default, so that a conversation left open
+    overnight asks again. None lasts until the conversation ends."""
 
     def __post_init__(self) -> None:
         if self.scope not in get_args(Scope):
@@ -84,7 +84,7 @@ class Allowed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
     reason: str
-    """The model reads it. It never quotes an exception, which could hold a secret."""
+    """The reason that the model reads. It never quotes an exception, which could hold a secret."""
     error: Exception | None = None
     """The exception of the callback, if any."""
 
@@ -145,7 +145,7 @@ def request_for(tool: HubTool, arguments: Mapping[str, Any]) -> ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """An answer for the whole conversation."""
+    """An answer that holds for the whole conversation."""
 
     allow: bool
     until: float
@@ -199,7 +199,7 @@ class Approvals:
 
     `ask` is awaited for each call that needs an answer, concurrently for different calls (a terminal prompt
     takes a lock of its own). Without it, calls that need an answer are denied, with the `remedy`. `clock`
-    returns monotonic seconds; by default trio's, which stops while the machine sleeps.
+    returns monotonic seconds. The default is trio's clock, which stops while the machine sleeps.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Approvals:
         self._remedy = remedy
         self._ledger = ApprovalLedger()
         self._asking: dict[CallKey, trio.Lock] = {}
-        """The locks of open questions: one question at a time per key."""
+        """The locks of open questions, one per key, so that each question is asked once at a time."""
 
     @property
     def policy(self) -> ApprovalPolicy:
@@ -236,7 +236,7 @@ class Approvals:
         """Decide if this call may run, now and once. `on_pending` is awaited before asking.
 
         An exception of `ask` denies the call (`Denied.error`), and so does an answer that isn't an
-        `Approval`. Questions about two calls with the same key are asked one after the other: an answer for
+        `Approval`. Questions about two calls with the same key are asked one after the other. An answer for
         the conversation covers both, one for a single use covers one. After cancellation nothing is allowed
         or stored, and the next in line is asked. Raises what `on_pending` raises.
         """
@@ -256,12 +256,13 @@ class Approvals:
     async def _ask_unless_known(
         self, request: ApprovalRequest, on_pending: Callable[[], Awaitable[None]] | None
     ) -> Verdict:
+        """Answer by the ledger, or else ask. Only one task at a time asks about one key."""
         try:
             canonical = _canonical(request.arguments)
         except UsageError as error:
             return Denied(reason=UNREADABLE, error=error)
         key = _key(request.server, request.tool, canonical)
-        # The question has a copy of the hashed arguments, so the callback can't change those of the call.
+        # The question has a copy of the arguments, so that the callback can't change those of the call.
         question = replace(request, arguments=json.loads(canonical))
         lock = self._asking.setdefault(key, trio.Lock())
         try:
@@ -275,7 +276,7 @@ class Approvals:
                     await on_pending()
                 return await self._answer(self._ask, question, key)
         finally:
-            if not lock.locked():  # a waiting task would hold it now
+            if not lock.locked():  # no other task waits for this question
                 self._asking.pop(key, None)
 
     async def _answer(self, ask: Ask, request: ApprovalRequest, key: CallKey) -> Verdict:

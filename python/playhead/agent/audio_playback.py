@@ -40,7 +40,7 @@ _SOUNDING: Final = frozenset({Status.BUFFERING, Status.PLAYING, Status.PAUSED})
 
 
 class AudioPlayback:
-    """One turn's audio: the first result with media replaces the current item, later ones are queued."""
+    """One turn's audio. The first result with media replaces the current item, and later ones are queued."""
 
     def __init__(self, player: MediaPlayer | None, read: ReadNext) -> None:
         self._player = player
@@ -83,7 +83,7 @@ class AudioPlayback:
         """Hand `media` to the player. If it refuses the items, their ends are reported with its error."""
         if self._player is None or not media:
             return
-        # One result at a time: `play` empties the queue, so it must come before every `enqueue`.
+        # One result at a time, because `play` empties the queue and so must precede every `enqueue`.
         async with self._lock:
             await self._play(self._player, context, tool, media)
 

@@ -25,24 +25,24 @@ class Budgets:
     an integer; only the seconds may have a fraction."""
 
     max_depth: int | None = 10
-    """Rounds of tool calls. After ten the model is called an eleventh time, without tools. Ten are more than
-    real tasks need, and stop a looping model within a minute."""
+    """Limits the rounds of tool calls. After ten, the model is called an eleventh time, without tools. Ten
+    are more than real tasks need, and stop a looping model within a minute."""
     max_calls: int | None = 1000
-    """Calls of all rounds together: more than any task needs, and few enough that a runaway model costs
-    seconds."""
+    """Limits the calls of all rounds together. It is more than any task needs, and so few that a runaway
+    model costs seconds."""
     max_seconds: float | None = 900.0
-    """The time of the whole turn, including the time people take to approve. When it is over, running calls
+    """Limits the whole turn, including the time that people take to approve. When it is over, running calls
     are cancelled; a streaming reply continues (its client's timeout bounds it). A single call may take 600 s
     (`Limits.tool_total_seconds`), which leaves room to continue after it."""
     max_tokens: int | None = 1_000_000
-    """Input and output of all model calls together, if the provider reports them: ten rounds over a context
-    of 100,000. The count is known only after a reply, so the reply that exceeds it and the last answer are
-    extra."""
+    """Limits the input and output of all model calls together, if the provider reports them: to ten rounds
+    over a context of 100,000. The count is known only after a reply, so the reply that exceeds it and the
+    last answer are extra."""
     max_repeats: int | None = 10
-    """The limit for the same call (name and arguments): polling once per round is legitimate."""
+    """Limits how often the same call (name and arguments) is made. Polling once per round is legitimate."""
     max_parallel: int = 32
-    """Concurrent calls of one reply; further calls wait. Servers rarely work on more at a time, and each call
-    in flight holds a task and its arguments on both sides."""
+    """Limits the concurrent calls of one reply; further calls wait. Servers rarely work on more at a time,
+    and each call in flight holds a task and its arguments on both sides."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -76,9 +76,9 @@ class Meter:
         self._tokens = 0
         self._calls = 0
         self.hit: Hit | None = None
-        """The first exhausted budget."""
+        """The first exhausted budget, if any."""
         self.deadline = math.inf if budgets.max_seconds is None else clock() + budgets.max_seconds
-        """The time on the clock at which calls must end."""
+        """The time on `clock` at which calls must end."""
 
     @property
     def max_parallel(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 Provider = str
-"""The name of a provider: of `models.providers.PROVIDERS`, or of a program's own model."""
+"""The name of a provider: one of `models.providers.PROVIDERS`, or that of a program's own model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class ToolCall:
     arguments_text: str
     """The arguments as the model wrote them."""
     problem: str = ""
-    """If `arguments` is None and the codec knows: the mistake in the call, for the model to read."""
+    """The mistake in the call, for the model to read, if `arguments` is None and the codec knows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class AssistantMessage:
     parts: tuple[Text | Thinking | ToolCall, ...]
     provider: Provider | None = None
     raw: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
-    """The provider's own blocks or items, unchanged; only `provider` gets them back."""
+    """The provider's own blocks or items, unchanged. They are sent back to `provider` only."""
 
     @property
     def text(self) -> str:
@@ -74,7 +74,7 @@ class AssistantMessage:
 
 
 Status = Literal["done", "error", "denied", "unknown", "bad_arguments", "timeout", "cancelled", "over_budget"]
-"""The outcome of a call. `error`: the tool returned isError, or the call failed."""
+"""The outcome of a call. `error` means that the tool returned isError, or that the call failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class ToolSpec:
     name: str
     description: str
     parameters: Mapping[str, Any]
-    """The JSON Schema of its arguments. Optional arguments stay optional."""
+    """The JSON Schema of the tool's arguments. Optional arguments stay optional."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallReady:
-    """A call that is complete in the stream: it can run while the rest is still streaming."""
+    """A call that is complete in the stream. It can run while the rest is still streaming."""
 
     call: ToolCall
 

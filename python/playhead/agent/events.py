@@ -54,7 +54,7 @@ def _number(value: object) -> object:
 
 
 _Number = Annotated[float, BeforeValidator(_number)]
-"""A number that may be infinite or NaN. JSON has none of these, so a line has their names as strings."""
+"""A number that may be infinite or NaN. JSON has neither, so a line has their names as strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,9 +203,9 @@ class AudioWaiting(_Event):
     title: str
     seconds: _Number
     last_error: str | None
-    """The reason, if a read failed."""
+    """The reason of the last failed read, if any."""
     patience_seconds: _Number
-    """The audio fails once it has waited this long."""
+    """The wait after which the audio fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ class Failed(_Event):
     type: ClassVar[str] = "error"
     error: str
     kind: str = ""
-    """The class of the exception."""
+    """The class name of the exception."""
 
 
 Event = (

@@ -1,9 +1,9 @@
 """The tool loop: call the model, run its tool calls, repeat until an answer, a final result or a budget.
 
-Each model call is one `ModelStep`: the reply streams, and each of its calls runs in the step's nursery as
-soon as it is complete. When all calls have results, the middleware chain is entered again at the loop, one
-level deeper. Budgets are checked at each entry, including those that a middleware makes. When a budget is
-used up, the model is called once more without tools, with the reason; its answer ends the turn.
+Each model call is one `ModelStep`. While the reply streams, each tool call runs in the step's nursery as soon
+as its arguments are complete. When all calls have results, the middleware chain is entered again at the loop,
+one level deeper. Budgets are checked at each entry, including those that a middleware makes. When a budget is
+used up, the model is called once more, without tools and with the reason; this answer ends the turn.
 """
 
 from __future__ import annotations
@@ -69,19 +69,20 @@ class ModelStep:
         self._context = context
         self._calls = calls
         self._pieces: list[str | RunningCall] = []
-        """The deltas of text, and the calls between them."""
+        """The deltas of text and the calls, in the order of arrival."""
         self._text: list[str] = []
-        """The text of the latest reply; there are several if a middleware retries."""
+        """The text of the latest reply. A middleware that retries causes several replies."""
         self._message: AssistantMessage | None = None
         self._is_open = False
         """True from `ReplyCreated` until `ReplyComplete` is emitted."""
         self._ordered: tuple[RunningCall, ...] = ()
+        """The calls in the order of the message; empty until the step is closed."""
 
     async def emit(self, event: Event) -> None:
-        """Emit `event`; a reply that is created again (by a middleware that retries) starts over."""
+        """Emit `event`. A second `ReplyCreated`, from a middleware that retries, discards the text so far."""
         if isinstance(event, ReplyCreated):
             self._text.clear()
-            # The calls of the abandoned reply did run.
+            # The calls of the abandoned reply have run, so they stay.
             self._pieces = [piece for piece in self._pieces if isinstance(piece, RunningCall)]
             self._is_open = True
         await self._context.emit(event)
@@ -99,9 +100,9 @@ class ModelStep:
             case CallStarted():
                 pass
             case CallReady():
-                job = self._calls.add(piece.call)
-                self._pieces.append(job)
-                await self._calls.start(job)
+                running = self._calls.add(piece.call)
+                self._pieces.append(running)
+                await self._calls.start(running)
             case ReplyEnd():
                 usage = piece.usage
                 await self._end_reply(piece.stop)
@@ -119,34 +120,43 @@ class ModelStep:
         await self.emit(ReplyComplete(round=self._context.round, stop=stop))
 
     async def reply_received(self, message: AssistantMessage) -> None:
-        """Store the complete reply, and start those of its calls that no piece announced."""
+        """Store the complete reply, and start its calls that did not arrive as pieces."""
         self._message = message
         for call in self._calls.missing(message.calls):
             await self._calls.start(self._calls.add(call))
 
     def close(self) -> tuple[Message, ...]:
-        """Return the step's messages for the history: the reply, and one result per call, in call order. A
-        call without a result is cancelled. Does not wait; a second call returns the same messages."""
-        message = self._cut_short() if self._message is None else self._message
+        """Return the step's messages for the history: the reply, and one result per call, in call order.
+
+        A tool call without a result counts as cancelled. This method does not wait. A second call of it
+        returns the same messages.
+        """
+        message = self._partial_reply() if self._message is None else self._message
         calls = message.calls
         self._ordered = self._calls.close(calls)
-        # A repeated reply may lack calls of the abandoned one. They ran, so the model must know about them:
-        # the calls of the message get the ids that they ran under, and the calls that it lacks are added.
-        if [job.call.id for job in self._ordered] != [call.id for call in calls]:
-            jobs = iter(self._ordered)
-            parts = [
-                replace(part, id=next(jobs).call.id) if isinstance(part, ToolCall) else part
-                for part in message.parts
-            ]
-            # Without `raw`: the provider's own blocks would hold calls without results here, which it
-            # refuses.
-            message = replace(message, parts=(*parts, *(job.call for job in jobs)), raw=())
+        if [running.call.id for running in self._ordered] != [call.id for call in calls]:
+            message = self._with_ids_of_runs(message)
         self._message = message
         if not message.parts and not message.raw:
             return ()
         if not self._ordered:
             return (message,)
         return message, ToolMessage(results=tuple(outcome.result for outcome in self.outcomes))
+
+    def _with_ids_of_runs(self, message: AssistantMessage) -> AssistantMessage:
+        """Give the calls of `message` the ids that they ran under, and append the calls that it lacks.
+
+        Those calls belong to a reply that a middleware abandoned. They have run, so the model must see them.
+        """
+        running_calls = iter(self._ordered)  # begins with the calls of the message, in its order
+        parts = [
+            replace(part, id=next(running_calls).call.id) if isinstance(part, ToolCall) else part
+            for part in message.parts
+        ]
+        missing = [running.call for running in running_calls]
+        # `raw` has the provider's own blocks with the old ids. Their calls would have no results, and the
+        # provider refuses such a history.
+        return replace(message, parts=(*parts, *missing), raw=())
 
     @property
     def message(self) -> AssistantMessage:
@@ -157,21 +167,21 @@ class ModelStep:
     @property
     def outcomes(self) -> tuple[CallOutcome, ...]:
         """The outcomes of a closed step's calls, in the order of the message."""
-        return tuple(job.outcome for job in self._ordered if job.outcome is not None)
+        return tuple(running.outcome for running in self._ordered if running.outcome is not None)
 
     async def emit_end(self) -> None:
-        """Emit the ends that a closed step has not emitted yet: of its reply, and of its calls."""
+        """Emit the end events of the reply and the calls of a closed step, as far as not emitted yet."""
         if self._is_open:
             await self._end_reply("aborted")
         await self.emit_calls()
 
     async def emit_calls(self) -> None:
-        """Emit only the ends of the calls, for a failed step: its reply never ended, so it gets no
-        `ReplyComplete`."""
+        """Emit the end events of the calls only. A failed step needs this, because its reply never ended and
+        gets no `ReplyComplete`."""
         await self._calls.emit_end(self._ordered)
 
-    def _cut_short(self) -> AssistantMessage:
-        """Return the partial reply without thinking: its provider accepts thinking only whole and signed."""
+    def _partial_reply(self) -> AssistantMessage:
+        """Return the reply so far, without thinking, which providers accept only whole and signed."""
         parts: list[Text | ToolCall] = []
         for _, group in groupby(self._pieces, key=lambda piece: isinstance(piece, str)):
             pieces = list(group)
@@ -207,6 +217,7 @@ class ToolLoop:
             request = params.request
             if context.state.aborted:
                 return _aborted()
+            # A request without tools already asks for the last answer, which no budget prevents.
             hit = context.state.meter.check(context.depth) if request.tools else None
             if hit is not None:
                 request = _last_request(request, hit)
@@ -223,8 +234,8 @@ class ToolLoop:
             next_request = replace(
                 request,
                 messages=(*request.messages, *reply.messages),
-                # Listed again: a call may have made new tools available. If a budget is exhausted, the next
-                # entry removes them.
+                # A call may have made new tools available. The next entry removes all tools if a budget is
+                # used up.
                 tools=await self.list_tools(context),
             )
             deeper = replace(context, depth=context.depth + 1)
@@ -239,7 +250,7 @@ class ToolLoop:
     async def _step(
         self, next: Next, context: Context, request: ModelRequest
     ) -> tuple[ModelStep, TurnResult | None]:
-        """Run one reply with all its calls. The result is None if the turn was aborted before it."""
+        """Run one reply with all its calls. The result is None if the turn was aborted before it arrived."""
         turn = context.state
         result: TurnResult | None = None
         step: ModelStep | None = None
@@ -266,13 +277,14 @@ class ToolLoop:
                 # be left without a result. Nothing here waits.
                 added = step.close() if step is not None else ()
                 turn.add(*added)
-        except Exception:  # it ends the turn; a callback that has seen calls begin must see their ends
+        except Exception:  # the turn ends, but a callback that saw calls begin must see their ends
             if step is not None and turn.callback_error is None:
                 await step.emit_calls()
             raise
         assert step is not None, "a nursery that can't be opened raises"
         if turn.callback_error is not None:
-            raise turn.callback_error  # raised inside a progress report, and swallowed by the tool runner
+            # The callback raised this in a progress report, and the tool runner swallowed it.
+            raise turn.callback_error
         await step.emit_end()
         if result is None:
             return step, None

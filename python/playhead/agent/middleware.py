@@ -60,12 +60,12 @@ class TurnHandle:
         self._scopes: list[trio.CancelScope] = []
         self._aborted = False
         self.callback_error: Exception | None = None
-        """The exception of the event callback. It is stored to distinguish it from a call's failure."""
+        """The exception of the event callback. It is stored so that it can be told from a call's failure."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages added to the history so far: whole rounds, every call with its result. Also valid
-        after cancellation or a failure, which leave no `TurnResult`."""
+        """The messages added to the history so far. They are whole rounds, every call with its result. Also
+        valid after cancellation or a failure, which leave no `TurnResult`."""
         return tuple(self._messages)
 
     @property
@@ -73,7 +73,7 @@ class TurnHandle:
         return self._aborted
 
     def abort(self) -> None:
-        """End the turn now: the model's reply and running calls are cancelled, on the wire too.
+        """End the turn now. The model's reply and running calls are cancelled, and their peers are notified.
 
         `run_turn` then returns with `ended_by="aborted"`, the partial reply, and one "cancelled" result for
         each open call, so that the history stays valid. Called before the turn, it ends the turn at its
@@ -128,7 +128,7 @@ class Context:
     """The turn's number in its conversation, from 1."""
     mode: Mode
     emit: Emit
-    """Emits an event, in order; waits for the user's callback, and passes its exception on."""
+    """Emits an event, in order. It waits for the user's callback, and passes its exception on."""
     on_piece: OnPiece
     """Receives each piece of the reply as it arrives, `ReplyEnd` last. A middleware that changes pieces
     passes its own callback along the chain: it receives them first and hands its output to this one."""
@@ -183,16 +183,16 @@ Next = Callable[[Context, TurnParams], Awaitable[TurnResult]]
 Middleware = Callable[["MiddlewareContext"], Callable[[Next], Next]]
 CallNext = Callable[[Context, ToolCall], Awaitable[CallOutcome]]
 CallMiddleware = Callable[["MiddlewareContext"], Callable[[CallNext], CallNext]]
-"""Around a call that may run: known, allowed, within the budgets. An exception gives the call an error
+"""Wraps a call that may run: known, allowed, within the budgets. An exception gives the call an error
 result."""
 ListNext = Callable[[Context, None], Awaitable[tuple[ToolSpec, ...]]]
 ListMiddleware = Callable[["MiddlewareContext"], Callable[[ListNext], ListNext]]
-"""Around the listing of the offered tools, before every model call of the turn. An omitted tool can't be
+"""Wraps the listing of the offered tools, before every model call of the turn. An omitted tool can't be
 called."""
 
 ReadNext = Callable[[Context, Playable], Awaitable[Playable]]
 ReadMiddleware = Callable[["MiddlewareContext"], Callable[[ReadNext], ReadNext]]
-"""Around each media item of a result on its way to the player. A wrapper around the item may watch, store or
+"""Wraps each media item of a result on its way to the player. A wrapper of the item may watch, store or
 change what is read. An exception ends the turn."""
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playhead.playback import Player
 
 PLAYER: Final = "player"
-"""The server's name in approval rules: `server = "player", tool = "stop"`."""
+"""The player's name as a server in approval rules: `server = "player", tool = "stop"`."""
 SILENCE: Final = TurnDecision(decision="stop", reason="the action response is terminal")
 
 
@@ -61,7 +61,7 @@ class PlayerTools:
         tool = PLAYER_TOOLS.get(call.name)
         if tool is None:
             return unknown(call, PLAYER_TOOLS)
-        async with self._lock:  # "stop, then play the third": fair, so in the order of the calls
+        async with self._lock:  # the lock is fair, so calls run in their order: stop, then play
             response = await tool.call(self._player, call.arguments or {})
         texts = (block.text for block in response.content() if block.type == "text")
         return CallOutcome(

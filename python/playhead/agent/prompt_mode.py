@@ -6,7 +6,7 @@ user messages. On the way back `ToolUseParser` extracts the calls from the reply
 
 The author of a string decides how it is treated. The model's own replies go back to it unchanged, tags
 included (`AssistantMessage.raw`). What users, tools, resources and tool descriptions say is escaped first
-(`harmless`): a model that repeats it word for word calls nothing.
+(`harmless`), so that a model that repeats it word for word calls nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.tool_use import CallBroken, CallNamed, CallWritten, TextRun, ToolUseEvent, ToolUseParser
+from playhead.agent.tool_use import ToolUseParser
+from playhead.agent.tool_use_block import CallBroken, CallNamed, CallWritten, TextRun, ToolUseEvent
 from playhead.errors import ConfigError, ModelError
 from playhead.escaping import did_you_mean
 from playhead.limits import DEFAULT_LIMITS
@@ -132,7 +133,8 @@ def tool_list(tools: Sequence[ToolSpec]) -> str:
 
 
 def _beginnings(word: str) -> str:
-    """Match `word`, or any prefix of it at the end of the text: the rest might follow directly."""
+    """Return a pattern for `word`, or for any prefix of it at the end of the text, where the rest might
+    follow."""
     return "|".join([word, *(rf"{word[:length]}\Z" for length in range(len(word) - 1, -1, -1))])
 
 
@@ -276,7 +278,8 @@ class PromptModel:
     `template` makes the system prompt. `limit_chars` bounds one call in the text (`Limits.tool_use_chars`).
     Call ids are `tool_use_1`, `tool_use_2`, …: unique within one `PromptModel` and in the request's history.
 
-    A request without tools, and without calls in its history, passes unchanged: tags mean nothing there.
+    A request without tools, and without calls in its history, passes unchanged, because tags mean nothing
+    there.
     """
 
     def __init__(
@@ -360,7 +363,7 @@ class _Reply:
         self._run_kind: type[Text | Thinking] = Text
         self._next_id = next_id
         self._open_id = ""
-        """The id of the call that was announced and is not complete; empty without one."""
+        """The id of the call that was announced, but is not complete yet; empty without one."""
 
     def pieces(self, events: Iterable[ToolUseEvent]) -> Iterator[ReplyPiece]:
         for event in events:

@@ -40,12 +40,14 @@ from playhead.errors import ClosedError, DiskFullError, RecordingError, SavingEr
 from playhead.limits import MIB
 
 LINE_BYTES: Final = MIB
-"""The longest line of a recording: ten results at the limit for the model's text. Longer strings are
+"""Limits a line of a recording: to ten results at the limit for the model's text. Longer strings are
 shortened."""
 LEAST_LINE_BYTES: Final = 8192
-"""Enough for an event with every string cut to `_LEAST_TEXT_CHARS`, each character 12 bytes in ASCII."""
+"""The least limit of a line. It fits an event with every string cut to `_LEAST_TEXT_CHARS`, each character 12
+bytes in ASCII."""
 _LEAST_TEXT_CHARS: Final = 64
-"""No call id and no model name of a tool is longer, so the lines can still be matched."""
+"""The length to which strings are cut at most. No call id and no model name of a tool is longer, so the lines
+can still be matched."""
 _WITH_TOOL: Final = (
     ToolInProgress,
     ToolPending,
@@ -131,7 +133,8 @@ def _line(event: Event, at_seconds: float, limit_bytes: int) -> bytes:
 
 
 def _least(event: Event) -> Event:
-    """Drop the unbounded parts of an event: arguments of a thousand keys, results of a thousand calls."""
+    """Drop the unbounded parts of an event, such as arguments of a thousand keys or results of a thousand
+    calls."""
     if isinstance(event, ToolComplete):
         return replace(event, responses=())
     if isinstance(event, ToolCallResponse):
@@ -210,7 +213,7 @@ def _saving_error(error: OSError, path: Path) -> SavingError:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     at_seconds: float
-    """Time since the recorder was opened."""
+    """The time since the recorder was opened."""
     event: Event
 
 

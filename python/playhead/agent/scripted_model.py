@@ -49,7 +49,7 @@ class Pause:
 
     until: trio.Event = field(default_factory=trio.Event)
     reached: trio.Event = field(default_factory=trio.Event)
-    """Set when the model gets here; a test waits for it, and then cancels."""
+    """Set when the model reaches this step. A test waits for it, and then cancels."""
 
 
 ReplyPart = Text | Thinking | ToolCall | Pause | BaseException
@@ -61,9 +61,10 @@ class ScriptedReply:
 
     parts: tuple[ReplyPart, ...]
     usage: TokenUsage = _UNREPORTED
-    """Unreported by default, as by many compatible servers."""
+    """The reported usage. By default there is none, as from many compatible servers."""
     stop: StopReason | None = None
-    """None means the reason that a provider would send: `calls` if there are any, else `end`."""
+    """The reason to stop. None means the one that a provider would send: `calls` if there are any, else
+    `end`."""
     reason: str = ""
     """The provider's words for `stop`."""
 

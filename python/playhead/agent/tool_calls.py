@@ -45,10 +45,10 @@ from playhead.concurrency import iter_leaves
 from playhead.stream.source import Playable
 
 SUGGESTED: Final = 10
-"""The number of calls of unknown tools in one reply that get suggestions. Finding similar names among 2000
+"""Limits the calls of unknown tools in one reply that get suggestions of similar names. The search among 2000
 tools blocks the thread for a tenth of a second, and a confused model may make hundreds of such calls."""
 CANCELLED: Final = "The call was cancelled before it had a result."
-
+"""The result text of a cancelled call."""
 
 Play = Callable[[Context, ToolRef, tuple[Playable, ...]], Awaitable[None]]
 """Plays the media of a result; see `AudioPlayback.play`."""
@@ -56,7 +56,7 @@ Play = Callable[[Context, ToolRef, tuple[Playable, ...]], Awaitable[None]]
 
 @dataclass(slots=True, eq=False)
 class RunningCall:
-    """A call and its state."""
+    """A tool call and its state."""
 
     call: ToolCall
     """The call with an id that is unique in the reply."""
@@ -65,9 +65,9 @@ class RunningCall:
     status: CallStatus = "pending"
     outcome: CallOutcome | None = None
     clean_up_error: Exception | None = None
-    """An exception that its runner raised in addition to its cancellation."""
+    """The exception that the runner raised while it was cancelled."""
     is_reported: bool = False
-    """True once the result was emitted."""
+    """True once the event with the result was emitted."""
 
     @property
     def ref(self) -> ToolRef:
@@ -100,11 +100,11 @@ class ToolCallRun:
         self._slots = trio.Semaphore(self._meter.max_parallel)
         self._calls: list[RunningCall] = []
         self._ids: set[str] = set()
-        self._unknown = 0
+        self._unknown_tools = 0
 
     def add(self, call: ToolCall) -> RunningCall:
-        """Add a call of the reply, to be started. If its id is empty or taken by another call of this reply,
-        it gets a new one: providers refuse a history in which two results answer one id."""
+        """Add a call of the reply, which `start` starts. An empty id, or the id of another call of the reply,
+        is replaced, because providers refuse a history in which two results answer one id."""
         running = RunningCall(call=replace(call, id=self._unique_id(call.id)), original=call)
         self._ids.add(running.call.id)
         self._calls.append(running)
@@ -113,12 +113,12 @@ class ToolCallRun:
     def _unique_id(self, model_id: str) -> str:
         if model_id and model_id not in self._ids:
             return model_id
-        numbers = count(len(self._ids) + 1)
-        names = (f"{model_id or f'call_{self._context.round}'}_{number}" for number in numbers)
-        return next(name for name in names if name not in self._ids)
+        prefix = model_id or f"call_{self._context.round}"
+        candidates = (f"{prefix}_{number}" for number in count(len(self._ids) + 1))
+        return next(candidate for candidate in candidates if candidate not in self._ids)
 
     async def start(self, running: RunningCall) -> None:
-        """Announce a call and start it: afterwards it has begun, waits for a slot, or has its result."""
+        """Announce a call and start it. On return it runs, waits (for approval or a slot), or is done."""
         call = running.call
         await self._context.emit(ToolInProgress(round=self._context.round, tool=running.ref))
         request = self._refusal(call) or self._request(call)
@@ -127,20 +127,20 @@ class ToolCallRun:
         elif self._take_slot_at_once(request):
             await self._begin(running)
             self._nursery.start_soon(self._run, running, None)
-            # Let the call reach its runner before the next one starts: the calls of one runner may affect
-            # each other, and trio starts tasks that become ready together in any order.
+            # This call must reach its runner before the next one starts, because calls may affect each other,
+            # and trio runs tasks that become ready together in any order.
             await trio.lowlevel.checkpoint()
         else:
             self._nursery.start_soon(self._run, running, request)
 
     def missing(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """Return the calls of `calls` that were not added."""
+        """Return those of `calls` that were not added yet."""
         matches = self._match(calls)
         return [call for call, running in zip(calls, matches, strict=True) if running is None]
 
     def close(self, calls: Sequence[ToolCall]) -> tuple[RunningCall, ...]:
-        """Return every call with its outcome: `calls` in order, then any others that were added. A call
-        without an outcome is cancelled. Does not wait."""
+        """Return every call with its outcome: first `calls` in order, then the others that were added. A call
+        without an outcome gets the outcome of a cancelled call. This method does not wait."""
         matches = self._match(calls)
         known = {running for running in matches if running is not None}
         others = [running for running in self._calls if running not in known]
@@ -166,40 +166,47 @@ class ToolCallRun:
             await self._context.emit(ToolComplete(round=self._context.round, responses=responses))
 
     def _match(self, calls: Sequence[ToolCall]) -> list[RunningCall | None]:
-        """Match each of `calls` with an added call that has its id: with an identical one if possible, else
-        with the first that is left. A model may reuse an id for another call when it repeats a reply."""
+        """Find the added call for each of `calls`, or None.
+
+        A model that repeats a reply may reuse an id for another call. So identical calls are matched first,
+        and then the rest by their ids alone.
+        """
         by_id: defaultdict[str, list[RunningCall]] = defaultdict(list)
         for running in self._calls:
             by_id[running.original.id].append(running)
         matches: list[RunningCall | None] = [None] * len(calls)
         for exact in (True, False):
             for index, call in enumerate(calls):
-                if matches[index] is None:
-                    left = by_id[call.id]
-                    fitting = (running for running in left if not exact or running.original == call)
-                    if (match := next(fitting, None)) is not None:
-                        left.remove(match)
-                        matches[index] = match
+                if matches[index] is not None:
+                    continue
+                unmatched = by_id[call.id]
+                fitting = (running for running in unmatched if not exact or running.original == call)
+                if (match := next(fitting, None)) is not None:
+                    unmatched.remove(match)
+                    matches[index] = match
         return matches
 
     # --- one call ------------------------------------------------------------------------------------
 
     def _refusal(self, call: ToolCall) -> CallOutcome | None:
-        """Return the outcome of a call that can't be tried; None if it can."""
+        """Return the outcome of a call that can't be run (budget, unknown tool, bad arguments), or None."""
         exhausted = self._meter.hit if not self._offered else None
         if exhausted is not None:
             return over_budget(call, exhausted.reason)
         spec = self._offered.get(call.name)
         if spec is None:
-            self._unknown += 1
-            return unknown(call, self._offered, near=self._unknown <= SUGGESTED)
+            self._unknown_tools += 1
+            return unknown(call, self._offered, near=self._unknown_tools <= SUGGESTED)
         if call.arguments is None:
             return bad_arguments(call, spec)
         hit = self._meter.count_call(call)
         return None if hit is None else over_budget(call, hit.reason)
 
     def _take_slot_at_once(self, request: ApprovalRequest) -> bool:
-        """Take a slot if one is free and no approval is needed, so that calls begin in stream order."""
+        """Take a slot without waiting, if one is free and no approval is needed.
+
+        Calls then begin in the order of the reply.
+        """
         if self._action(request) != "allow":
             return False
         try:
@@ -209,7 +216,7 @@ class ToolCallRun:
         return True
 
     async def _run(self, running: RunningCall, request: ApprovalRequest | None) -> None:
-        """Run a call. `request` asks for its approval; None if the call already has a slot and has begun."""
+        """Run a call. `request` asks for its approval; it is None if the call has a slot and has begun."""
         outcome: CallOutcome | None = None
         has_slot = request is None
         with trio.CancelScope(deadline=self._meter.deadline):
@@ -225,7 +232,7 @@ class ToolCallRun:
             finally:
                 if has_slot:
                     self._slots.release()
-        if outcome is None:  # the scope's deadline; a cancellation from outside propagates
+        if outcome is None:  # the deadline of the scope passed; a cancellation from outside would propagate
             outcome = over_budget(running.call, self._meter.note_time().reason, error=running.clean_up_error)
         await self._settle(running, outcome)
 
@@ -247,8 +254,8 @@ class ToolCallRun:
                 assert_never(verdict)
 
     def _request(self, call: ToolCall) -> ApprovalRequest | CallOutcome:
-        """Make the approval request for a call. If the runner can't describe the call, it can't be approved:
-        return its outcome."""
+        """Return the approval request for a call. A call that the runner can't describe can't be approved, so
+        its outcome is returned instead."""
         try:
             request = approval_request(self._runner, self._offered[call.name], call)
         except Exception as error:  # noqa: BLE001 - a user's runner, as in `_outcome_of`: the other calls continue
@@ -264,24 +271,25 @@ class ToolCallRun:
         await self._context.emit(ToolCallBegin(round=self._context.round, tool=running.ref))
 
     async def _outcome_of(self, running: RunningCall) -> CallOutcome:
+        """Call the tool through the middleware. Its exceptions become outcomes."""
         call, turn = running.call, self._context.state
         try:
             outcome = await self._call_next(self._context, call)
         except Exception as error:  # a runner and its middleware are the user's code
-            # Whatever they raise, the call gets a result, with the exception in its outcome, and the other
-            # calls continue. Only an exception of the event callback, which a progress report calls, ends the
-            # turn as it does everywhere else.
+            # The call gets a failed result, and the other calls continue. Only an exception of the event
+            # callback, which progress reports call, ends the turn, as everywhere else.
             if _shares(error, turn.callback_error):
                 raise
             return failed(call, error, self._offered)
         except BaseExceptionGroup as group:
-            # The runner's own nursery was cancelled, and a clean-up in it raised. The call is cancelled; like
-            # any other failure of a call, the clean-up doesn't end the turn.
+            # The runner's own nursery was cancelled, and a clean-up in it raised. The call counts as
+            # cancelled, and the exception of the clean-up is stored; it doesn't end the turn.
             cancelled, rest = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(rest, Exception) or _shares(rest, turn.callback_error):
                 raise
             running.clean_up_error = rest
             raise cancelled from None
+        # A middleware may have returned the result of another call, such as a cached one.
         if (outcome.result.call_id, outcome.result.name) != (call.id, call.name):
             return replace(outcome, result=replace(outcome.result, call_id=call.id, name=call.name))
         return outcome
@@ -316,12 +324,12 @@ class ToolCallRun:
 
 
 def over_budget(call: ToolCall, reason: str, *, error: Exception | None = None) -> CallOutcome:
-    """Return the outcome of a call that a budget forbids, or that was cancelled at its end."""
+    """Return the outcome of a call that a budget forbade, or that a deadline cut off."""
     return refused_outcome(call, "over_budget", f"The call was not completed: {reason}.", error=error)
 
 
 def _shares(error: BaseException, other: BaseException | None) -> bool:
-    """Tell if both hold the same exception. Nurseries may have put it into other groups on its way."""
+    """Return True if both contain the same exception, even in different exception groups."""
     if other is None:
         return False
     leaf_ids = set(map(id, iter_leaves(other)))

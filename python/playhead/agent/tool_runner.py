@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 NEAR_NAMES = 3
 LISTED_NAMES = 20
-"""The tools that an error lists if the model named an unknown one. The model has the whole list anyway."""
+"""Limits the tools that an error lists if the model named an unknown one. The model has the whole list
+anyway."""
 ERROR_CHARS = 2000
-"""The length of a failure's text for the model: the mistake and the remedy, not a whole page."""
+"""Limits a failure's text for the model. It fits the mistake and the remedy, not a whole page."""
 GO_ON = TurnDecision(decision="continue", reason="the model decides what comes next")
 
 
@@ -43,17 +44,17 @@ class CallOutcome:
     """The outcome of a call."""
 
     result: ToolResult
-    """The result that the model gets."""
+    """The result for the model."""
     turn: TurnDecision = GO_ON
     """Decides if the model is called again after this call."""
     media: tuple[Playable, ...] = ()
-    """The media that the player gets, in order."""
+    """The media for the player, in order."""
     pictures: tuple[ResultImage, ...] = ()
-    """The images that the user sees; events name them."""
+    """The images for the user. Events name them."""
     processed: ProcessedResult | None = None
     """The whole result, if a hub answered."""
     response: StructuredResponse | None = None
-    """The structured response, if a local tool answered with one; a hub's are in `processed`."""
+    """The structured response of a local tool, if any. A hub's is in `processed`."""
     error: Exception | None = None
     """The exception, if the tool didn't answer."""
 
@@ -150,7 +151,7 @@ class HubRunner:
         )
 
     def _tool(self, model_name: str) -> HubTool | None:
-        """Find a tool by its model name only: other ids were not offered."""
+        """Find a tool by its model name only, because other ids were not offered."""
         return next((tool for tool in self._hub.tools if tool.model_name == model_name), None)
 
     def _native(self, processed: ProcessedResult) -> tuple[Attachment, ...]:

@@ -12,207 +12,32 @@ The rules, where models deviate from their instructions:
   around the JSON is removed, and line breaks inside strings are allowed.
 * An unclosed block ends with the text, or at the next `<tool_use>` outside its arguments. It counts if its
   name and JSON are complete; the rest after its last element is text.
-* Anything else inside a closed block is dropped. Text around blocks stays as it is, including a code fence:
-  whether it belongs to a call is known only after it was shown.
+* Anything else inside a closed block is dropped. Text around blocks stays as it is. That includes a code
+  fence, because it is shown before the parser knows if it belongs to a call.
 * Everything else that begins as a block becomes a `CallBroken` and is never dropped silently: zero or two
   names, zero or two arguments, arguments that aren't a JSON object, a block over the limit, and a
   `<tool_use_result>` that the model made up (skipped up to its end). A closing tag without a block becomes a
   blank, or `< ` after text that could be the beginning of a tag, so that the text around it can't form one.
   The same separates the text around a call.
-* An unterminated string consumes the rest of the reply: looking for calls inside it would run what the model
-  only quotes.
+* An unterminated string consumes the rest of the reply. Otherwise calls that the model only quotes would run.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
-from io import StringIO
-from typing import Any, assert_never
+from typing import assert_never
 
 import regex
 
-from playhead.content.findings import kind_of
+from playhead.agent.tool_use_block import CallBroken, CallNamed, TextRun, ToolUseBlock, ToolUseEvent
 from playhead.limits import DEFAULT_LIMITS
-from playhead.strict_json import parse_json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextRun:
-    """Text for the user, free of tags."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallNamed:
-    """The name of a block is known; the next event is its `CallWritten` or `CallBroken`."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallWritten:
-    """A call that can run, if the tool exists."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    arguments_text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallBroken:
-    """A block that began as a call but can't run."""
-
-    name: str
-    """Empty if unknown."""
-    source: str
-    """Its arguments as written; the whole inside of the block unless they appear exactly once; cut if too
-    long."""
-    reason: str
-    """The mistake, in words that the model reads."""
-
-
-ToolUseEvent = TextRun | CallNamed | CallWritten | CallBroken
-
-_SHOWN_CHARS = 200
-"""The quoted beginning of a block that was too long."""
-
-
-@dataclass(slots=True)
-class ToolUseBlock:
-    """The inside of a block so far, and its elements: names and arguments. Stores at most `limit_chars`."""
-
-    limit_chars: int
-    size: int = 0
-    """Characters so far."""
-    is_too_long: bool = False
-    """True once the block exceeded the limit, which was then reported."""
-    names: list[str] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)
-    problem: str = ""
-    """The first mistake in the block."""
-    _source: StringIO = field(default_factory=StringIO)
-    _element: int = 0
-
-    def take(self, text: str) -> CallBroken | None:
-        """Add `text`; return the error if that makes the block too long."""
-        if self.is_too_long:
-            return None
-        self._source.write(text[: self.limit_chars - self.size])
-        self.size += len(text)
-        if self.size <= self.limit_chars:
-            return None
-        self.is_too_long = True
-        source = self._source.getvalue()[:_SHOWN_CHARS] + "…"
-        self._source = StringIO()
-        return CallBroken(
-            name=self.names[0] if self.names else "",
-            source=source,
-            reason=f"expected at most {self.limit_chars:,} characters inside <tool_use> (limit "
-            "tool_use_chars), got more; write less in one call",
-        )
-
-    def mark(self) -> None:
-        """Mark the current end of the text: an element begins or ends here."""
-        self._element = self.size
-
-    def since_mark(self, end: int) -> str:
-        """Return the text from the mark to `end`."""
-        if self.is_too_long:
-            return ""
-        self._source.seek(self._element)
-        text = self._source.read(end - self._element)
-        self._source.seek(0, 2)
-        return text
-
-    def note_problem(self, problem: str) -> None:
-        self.problem = self.problem or problem
-
-    def verdict(self) -> CallWritten | CallBroken:
-        """Return the call of a complete block, or the mistake in it."""
-        name = self.names[0] if self.names else ""
-        problem = self.problem or self._missing()
-        if problem:
-            source = self.arguments[0] if len(self.arguments) == 1 else self._source.getvalue()
-            return CallBroken(name=name, source=source, reason=problem)
-        arguments = arguments_of(self.arguments[0])
-        if isinstance(arguments, str):
-            return CallBroken(name=name, source=self.arguments[0], reason=arguments)
-        return CallWritten(name=name, arguments=arguments, arguments_text=self.arguments[0])
-
-    def _missing(self) -> str:
-        for tag, elements in (("name", self.names), ("arguments", self.arguments)):
-            if len(elements) != 1:
-                return f"expected <{tag}> once inside <tool_use>, got {len(elements) or 'none'}"
-        name = self.names[0]
-        if not name or "<" in name:
-            return f"expected a tool's name inside <name>, got {'markup' if name else 'nothing'}"
-        return ""
-
-
-def arguments_of(text: str) -> dict[str, Any] | str:
-    """Return the JSON object in `text`, or the mistake in it, for the model to read.
-
-    Blank text means `{}`. A code fence around the object is removed, and control characters in strings are
-    allowed: models write code with its line breaks.
-    """
-    text = _without_fence(text.strip())
-    if not text:
-        return {}
-    try:
-        value = parse_json(text, control_characters=True)
-        if "\\ud" in text or "\\uD" in text:
-            json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return "expected valid text in the JSON of <arguments>, got a lone surrogate (\\ud800 to \\udfff)"
-    except ValueError as error:
-        return f"expected a JSON object inside <arguments>, got invalid JSON: {error}"
-    except RecursionError:
-        return _too_deep()
-    if not isinstance(value, dict):
-        return f"expected a JSON object inside <arguments>, got {kind_of(value)}"
-    if text.count("{") + text.count("[") > DEFAULT_LIMITS.json_depth and _is_too_deep(value):
-        return _too_deep()
-    return value
-
-
-def _without_fence(text: str) -> str:
-    if len(text) < 6 or not (text.startswith("```") and text.endswith("```")):
-        return text
-    begin = text.find("{")
-    label = text[3:begin].strip()
-    return text[begin:-3].strip() if begin > 0 and (not label or label.isalnum()) else text
-
-
-def _too_deep() -> str:
-    depth = DEFAULT_LIMITS.json_depth
-    return f"expected <arguments> nested at most {depth} deep (limit json_depth), got deeper nesting"
-
-
-def _is_too_deep(value: object) -> bool:
-    """Tell if `value` is nested deeper than allowed. Looks level by level, to avoid recursion."""
-    level = [value]
-    for _ in range(DEFAULT_LIMITS.json_depth + 1):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return False
-    return True
-
 
 _FLAGS = regex.IGNORECASE | regex.ASCII
 _REST = r"(?P<rest>[\s/][^<>]{0,199})?>"
 _OUTER = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use)" + _REST, _FLAGS)
 _INNER = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use|name|arguments)" + _REST, _FLAGS)
 _TAG_CHARS = len("</tool_use_result") + 200 + len(" >")
-"""The length of the longest tag."""
+"""Limits the length of a tag."""
 _JSON_MARK = regex.compile(r'["<]')
 _STRING_MARK = regex.compile(r'["\\]')
 
@@ -264,7 +89,7 @@ class ToolUseParser:
         if self._where is _Where.TEXT:
             self._add_text(partial_tag)
         elif self._where is not _Where.MADE_UP:
-            self._end_unclosed(self._block.size)  # without `partial_tag`: the beginning of a tag is not text
+            self._end_unclosed(self._block.size)  # drops `partial_tag`, since half a tag is not text
         self._where = _Where.TEXT
         self._tail = ""
         return self._take_events()
@@ -284,7 +109,7 @@ class ToolUseParser:
         self._events.append(event)
 
     def _step(self, data: str, at: int) -> int:
-        """Read `data` from `at` up to where the next step begins."""
+        """Read `data` from `at` on, and return the offset at which the next step begins."""
         match self._where:
             case _Where.TEXT | _Where.MADE_UP:
                 return self._read_outside(data, at)
@@ -343,10 +168,10 @@ class ToolUseParser:
                 self._tail = (self._tail + text)[:_TAG_CHARS]
 
     def _separate(self, *, always_blank: bool) -> None:
-        """Keep the text before a removed tag from forming a tag with the text after it. `always_blank`: write
-        a blank even if no tag could be formed."""
+        """Keep the text before a removed tag from forming a tag with the text after it. With `always_blank`,
+        a blank is written even if no tag could be formed."""
         if _begins_tag(f"{self._tail} "):
-            self._add_text("< ")  # a blank would only begin the attributes: another "<" ends the tag
+            self._add_text("< ")  # after a blank, attributes could follow; "<" prevents that
         elif always_blank or _begins_tag(self._tail):
             self._add_text(" ")
 
@@ -366,7 +191,8 @@ class ToolUseParser:
     # --- inside a block ---
 
     def _read_inside(self, data: str, at: int, tag: int) -> int:
-        """Take the text before the `<` at `tag` (-1: none), and the tag that begins there, if it is one."""
+        """Take the text before the `<` at `tag` (-1 for none), and the tag that begins there, if it is
+        one."""
         if tag < 0:
             self._take(data[at:])
             return len(data)
@@ -441,7 +267,7 @@ class ToolUseParser:
             self._emit(self._block.verdict())
 
     def _end_unclosed(self, end: int) -> None:
-        """End an unclosed block at `end`: at the end of the text, or at the next block."""
+        """End an unclosed block at `end`, which is the end of the text or the beginning of the next block."""
         block = self._block
         where = self._where
         rest = block.since_mark(end)
@@ -462,6 +288,6 @@ def _begins_tag(text: str) -> bool:
 
 
 def _read_tag(match: regex.Match[str]) -> tuple[str, bool, bool]:
-    """Return a tag's name, if it is a closing tag, and if it is a self-closing one."""
+    """Return a tag's name, and if it is a closing and a self-closing tag."""
     closes = bool(match["close"])
     return match["name"].lower(), closes, not closes and (match["rest"] or "").endswith("/")

@@ -49,7 +49,8 @@ _MODULES: Final = {
     "results": ("Check", "LoadFigures", "Report", "Sample", "TestResult"),
     "run": ("check_server",),
 }
-"""Imported on first use: the command line shows its help without them."""
+"""Maps each module to its public names. They are imported on first use, so that the command line shows its
+help without them."""
 
 
 if not TYPE_CHECKING:  # a misspelt name is an error for a type checker

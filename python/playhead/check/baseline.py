@@ -29,9 +29,9 @@ _COMPARED: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("drift.annotations", ("annotations",)),
 )
 FIELDS: Final = tuple(name for _, names in _COMPARED for name in names)
-"""The fields of a definition that a baseline records."""
+"""The fields of a tool's definition that a baseline records."""
 _DIFFERENCES: Final = 5
-"""The number of differences shown per check."""
+"""Limits the differences shown per check."""
 _SHOWN_CHARS: Final = 80
 _MESSAGE_CHARS: Final = 300
 _FORMAT: Final = 1
@@ -75,7 +75,7 @@ class KnownFinding:
     check: str
     subject: str
     message: str = ""
-    """The message when it was recorded, for the reader of the file; not compared."""
+    """The failure's message when it was recorded, for readers of the file. It is not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +85,15 @@ class Baseline:
     __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
 
     playhead_baseline: Literal[1] = 1
-    """The version of the format."""
+    """The version of the file format."""
     server: str = ""
-    """The server's name and version when the file was written; not compared."""
+    """The server's name and version when the file was written. They are not compared."""
     depth: Literal["quick", "full"] = "full"
-    """The extent of the check that wrote the file. A quick check finds less: it can't show what is fixed."""
+    """The depth of the check that wrote the file. A quick check finds less, so it can't show which findings
+    are fixed."""
     findings: tuple[KnownFinding, ...] = ()
     tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The definitions by the tool's name. A definition has those of `FIELDS` that the server listed."""
+    """The tools' definitions by name, each with those of `FIELDS` that the server listed."""
 
     def has(self, check: Check, test: TestResult) -> bool:
         """True if the baseline records the finding of `check` in `test`."""
@@ -131,13 +132,13 @@ def load_baseline(path: Path) -> Baseline:
 def baseline_of(report: Report) -> Baseline:
     """Return the baseline with the findings and definitions of `report`.
 
-    Ignored checks are omitted: otherwise they would stay accepted without `--ignore`.
+    Ignored checks are omitted, because otherwise they would stay accepted without `--ignore`.
     """
     findings: dict[tuple[str, str], KnownFinding] = {}
     for test in report.tests:
         for check in test.checks:
             is_finding = check.verdict == "failed" or check.accepted in ("known", "level")
-            if is_finding and not check.kind.name.startswith("drift."):  # the new definitions end the drift
+            if is_finding and not check.kind.name.startswith("drift."):  # new definitions end a drift
                 key = (test.subject, check.kind.name)
                 message = check.message[:_MESSAGE_CHARS]
                 findings.setdefault(
@@ -167,7 +168,7 @@ class Triage:
     ignored: tuple[IgnoredCheck, ...] = ()
     baseline: Baseline | None = None
     secrets: frozenset[str] = frozenset()
-    """Secrets to redact in a subject before it is compared: a baseline file has none of them."""
+    """The secrets to redact in a subject before it is compared, because a baseline file has none of them."""
 
     def apply(self, test: TestResult) -> TestResult:
         """Return `test` with the failures that don't count marked as accepted."""
@@ -259,7 +260,7 @@ def _differences(path: str, before: object, now: object) -> Iterator[str]:
 
 
 def _changed_text(path: str, before: str, now: str) -> str:
-    """Quote two strings from shortly before the first difference: a change may be far into a description."""
+    """Quote two strings from shortly before their first difference, which may be far into a description."""
     shorter = min(len(before), len(now))
     differs_at = next((at for at in range(shorter) if before[at] != now[at]), shorter)
     start = max(0, differs_at - _SHOWN_CHARS // 4)
@@ -270,7 +271,7 @@ def _changed_text(path: str, before: str, now: str) -> str:
 
 
 def _canonical(value: object) -> str | None:
-    """Write JSON in one form: 1 and 1.0 are the same number, but true and 1 are not the same value."""
+    """Write JSON in one form, in which 1 and 1.0 are equal, but true and 1 are not."""
     if value is _ABSENT:
         return None
     if isinstance(value, float) and value.is_integer():

@@ -14,7 +14,7 @@ class CheckKind:
     """A kind of check in the catalogue: one requirement on every server."""
 
     name: str
-    """Stable, `subject.what` in lower case: `tools.structured-content`."""
+    """The stable name, `subject.what` in lower case: `tools.structured-content`."""
     title: str
     """The requirement, as a sentence."""
     level: Level
@@ -25,7 +25,7 @@ class CheckKind:
 
 
 _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
-"""Sources that begin with a slash are pages of it."""
+"""The address of the specification. Sources that begin with a slash are its pages."""
 _RPC_ERROR: Final = "https://www.jsonrpc.org/specification#error_object"
 _RPC_RESPONSE: Final = "https://www.jsonrpc.org/specification#response_object"
 _READS_END: Final = "docs/streaming.md#what-ends-a-stream"
@@ -140,7 +140,7 @@ _ROWS: Final[Mapping[str, tuple[Level, str, str]]] = {
     "drift.annotations": ("should", "docs/check-reference.md#drift", "A tool's annotations are those of the baseline"),
 }
 # fmt: on
-"""Name: level, source and title, in the order of execution."""
+"""The level, source and title of each check by name, in the order of execution."""
 
 CATALOGUE: Final[Mapping[str, CheckKind]] = {
     name: CheckKind(

@@ -29,7 +29,7 @@ class ExpectedCall:
     is_error: bool = False
     """True if the result must be an error (`isError`)."""
     error_code: int | None = None
-    """The code of the JSON-RPC error that is expected in place of a result."""
+    """The code of the JSON-RPC error that is expected instead of a result."""
     content_types: tuple[str, ...] | None = None
     """The types of the content blocks, in order: `text`, `image`, …; None accepts any."""
     patterns: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ def _without_nulls(call: dict[str, Any]) -> dict[str, Any]:
 # --- the draft -----------------------------------------------------------------------------------------
 
 _DRAFTED_CALLS: Final = 2
-"""The limit of drafted calls per tool: usually one with the least arguments and one with all of them."""
+"""Limits the drafted calls per tool: usually one with the least arguments and one with all of them."""
 _PATTERN_CHARS: Final = 60
 _LATENCY_FACTOR: Final = 10
 _HEAD: Final = """\

@@ -15,15 +15,15 @@ from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError
 
 _MOST_ENTRIES: Final = 20_000
-"""The limit of entries in all watched directories. A directory beyond it is not reported: a partial count
-would be a guess."""
+"""Limits the entries in all watched directories together. A directory beyond it is not reported, because a
+partial count would be a guess."""
 _DEPTH: Final = 8
 _SHALLOW: Final = 1
-"""The levels watched below the working directory, which may not be the server's own."""
+"""Limits the levels watched below the working directory, which may not be the server's own."""
 _SHOWN_NAMES: Final = 3
 
 Entry = tuple[int, int]
-"""Size in bytes and time of the last change in nanoseconds; both 0 for a directory."""
+"""The size in bytes, and the time of the last change in nanoseconds. Both are 0 for a directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def _directory(word: str, cwd: str | None) -> str | None:
     try:
         if path.is_dir():
             return os.path.realpath(path)
-        # A file of code is where a server was installed, not where it works.
+        # A file of code shows where a server was installed, not where it works.
         if (
             os.sep in word
             and path.suffix not in _CODE

@@ -24,7 +24,7 @@ _REVEALED: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = (
     ("definition", re.compile(r'"title": "\w+Arguments"'), "the Python SDK"),
 )
 """The title of a test, a pattern of its answer, and the framework that a match reveals. The first match
-counts: FastMCP is built on the Python SDK."""
+counts, because FastMCP is built on the Python SDK."""
 _OF_FRAMEWORK: Final = re.compile(
     r"handshake\.|wire\.(?!messages)|capabilities\.|server\.|connection\.(?:ping|second|stops)"
     r"|\w+\.(?:list|templates)-(?:answered|ends|unknown-cursor)"
@@ -35,10 +35,10 @@ _OF_FRAMEWORK: Final = re.compile(
 _OF_EITHER: Final = re.compile(
     r"tools\.(?:cancel|concurrent|deadline|survives)|connection\.(?:connect|health|stays)"
 )
-"""The checks that fail because of the framework or of the server: a tool that blocks its framework is never
+"""The checks that fail because of the framework or the server: a tool that blocks its framework is never
 cancelled."""
 _DEFECTIVE: Final = ("failed", "accepted")
-"""The verdicts and statuses of defects."""
+"""The verdicts and statuses that mean a defect."""
 _REMEDIES: Final = {
     (PYTHON_SDK_1, "server.unknown-method"): "2.x answers as specified",
     (PYTHON_SDK_1, "resources.error-code"): "2.x answers as specified",

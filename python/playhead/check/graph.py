@@ -58,7 +58,7 @@ Node = Callable[[State], Awaitable[Update]]
 
 
 Graph = Mapping[str, Node]
-"""The nodes by name, in order. After each, the graph ends if the server is unavailable."""
+"""The nodes by name, in order. After each node, the graph ends if the server is unavailable."""
 
 
 class Runner(Protocol):
@@ -139,11 +139,11 @@ async def run_graph(graph: Graph, state: State) -> State:
 # --- under LangGraph ----------------------------------------------------------------------------------------
 
 _RESERVED: Final = str.maketrans({":": "%3A", "|": "%7C", "%": "%25"})
-"""Escapes for characters that LangGraph reserves, and a tool's name may have."""
+"""Escapes the characters that LangGraph reserves, since a tool's name may have them."""
 
 
 class _StoppedError(Exception):
-    """A node did not complete, because the check is cancelled."""
+    """A node did not complete, because the check was cancelled."""
 
 
 async def run_under_langgraph(graph: Graph, state: State) -> State:
@@ -170,13 +170,13 @@ async def run_under_langgraph(graph: Graph, state: State) -> State:
 
 
 class _Step(Protocol):
-    """A node as LangGraph calls it: synchronously, in a thread."""
+    """A node as LangGraph calls it, synchronously and in a thread."""
 
     def __call__(self, state: State) -> Update: ...
 
 
 class _Bridge:
-    """Run nodes in a nursery for LangGraph's threads."""
+    """Runs nodes in a nursery on behalf of LangGraph's threads."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery

@@ -1,6 +1,6 @@
 """Load: clients that repeat a request, and the figures of their answers.
 
-The engine (`run_load`, `LoadMeter`) knows no server: a request is an awaitable that yields a `LoadAnswer`.
+The engine (`run_load`, `LoadMeter`) knows no server. A request is a function that returns a `LoadAnswer`.
 `probe_load` repeats the requests that a server answered before, over the connection of the check. In
 `playhead fleet` a request is a whole play (`PlayRecord`); `fleet_figures` joins the records of all processes.
 """
@@ -16,12 +16,12 @@ from typing import Final
 import trio
 
 from playhead.check.options import LoadPlan
-from playhead.check.probes.asking import TOO_OFTEN, error_words
+from playhead.check.probes.asking import STILL_RATE_LIMITED, error_words
 from playhead.check.results import LoadFigures, TestResult, successful_requests
-from playhead.check.target import Target, is_too_often
+from playhead.check.target import Target, is_rate_limited
 
 _MOST_READS: Final = 3
-"""The limit of resources read under load, whose figures tend to be alike."""
+"""Limits the resources that are read under load, because the figures of all tend to be alike."""
 _MILLISECONDS: Final = 1_000.0
 
 
@@ -108,9 +108,9 @@ class PlayRecord:
     """The time from the request for the item to its first frame; None if none was played."""
     underruns: int = 0
     reads: int = 0
-    """`resources/read` that the server received."""
+    """The number of `resources/read` that the server received."""
     hedges: int = 0
-    """Second reads of a page that was late."""
+    """The number of second reads of a late page."""
     size_bytes: int = 0
     server_bytes: int = 0
     cache_bytes: int = 0
@@ -152,7 +152,7 @@ async def probe_load(
     """Repeat one successful call of each tool in `tests`, and one read of some resources.
 
     Each repeated request is a test, and `on_figures` receives its figures. Destructive tools that the options
-    don't allow are not called: they have no successful call.
+    don't allow have no successful call, and so are not called.
     """
     chosen = list(_repeatable(tests))
     if not chosen:
@@ -180,8 +180,8 @@ async def _measure(target: Target, plan: LoadPlan, test: TestResult) -> LoadFigu
 
         async def request() -> LoadAnswer:
             answer = await target.request_once(method, params, timeout_seconds=target.options.timeout_seconds)
-            if is_too_often(answer):
-                draft.void = TOO_OFTEN
+            if is_rate_limited(answer):
+                draft.void = STILL_RATE_LIMITED
             if answer.result is None:
                 failure = str(answer.failure) if answer.error is None else error_words(answer.error)
                 return LoadAnswer(failure=failure)

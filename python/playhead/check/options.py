@@ -24,7 +24,7 @@ class LoadPlan:
     clients: int
     requests: int
     seconds: float = 30.0
-    """The load ends after this time in any case: figures of half a minute don't change much."""
+    """Limits the load. Figures hardly change after half a minute."""
 
     @classmethod
     def parse(cls, text: str) -> LoadPlan:
@@ -47,25 +47,25 @@ class CheckOptions:
     """The extent of a check, and its time limits."""
 
     depth: Depth = "quick"
-    """`quick`: connection, handshake, discovery; no tool is called. `full`: all tools, resources, prompts."""
+    """`quick` connects and lists, but calls no tool. `full` tests all tools, resources and prompts."""
     seed: int = 0
-    """Seed of the generated arguments; the report names it, so that a run can be repeated."""
+    """The seed of the generated arguments. The report names it, so that a run can be repeated."""
     examples: int = 5
-    """Random valid arguments per tool, in addition to the boundary cases."""
+    """The number of random valid arguments per tool, in addition to the boundary cases."""
     timeout_seconds: float = 10.0
-    """The longest silence of one request. People wait no longer for a tool."""
+    """Limits the silence of one request. People wait no longer for a tool."""
     total_seconds: float = 1800.0
-    """Limit of the whole check; the rest is reported as skipped. Real servers take seconds to minutes."""
+    """Limits the whole check; the rest is reported as skipped. Real servers take seconds to minutes."""
     calls_at_once: int = 8
-    """Calls of the concurrency check: as many as a stream has reads in flight."""
+    """The number of calls in the concurrency check. A stream has as many reads in flight."""
     allow_destructive: bool = False
-    """Also call tools with an explicit `destructiveHint: true`."""
+    """True if tools with an explicit `destructiveHint: true` are called, too."""
     expectations: Expectations | None = None
     level: Level = "should"
-    """`must`: violations of a SHOULD are reported, but don't fail the check."""
+    """The least level that fails the check. With `must`, violations of a SHOULD are only reported."""
     ignored: tuple[IgnoredCheck, ...] = ()
-    """Checks whose failures are reported, but don't fail the check."""
+    """The checks whose failures are reported, but don't fail the check."""
     baseline: Baseline | None = None
-    """Findings in the baseline don't fail the check; changed definitions are findings (`drift.…`)."""
+    """The accepted findings, which don't fail the check. Changed definitions are findings (`drift.…`)."""
     load: LoadPlan | None = None
-    """The load of repeated requests to measure in a full check; None measures none."""
+    """The load of repeated requests that a full check measures; None measures none."""

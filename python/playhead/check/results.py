@@ -30,12 +30,12 @@ Acceptance = Literal["ignored", "known", "level"]
 a SHOULD and only MUSTs count."""
 
 MOST_SAMPLE_BYTES: Final = 2 * 1024 * 1024
-"""The limit of one image or audio in a report: two minutes of mp3, twelve seconds of wav."""
+"""Limits one image or audio in a report: to two minutes of mp3, or twelve seconds of wav."""
 _MOST_SAMPLES: Final = 3
 _SAMPLE_TYPE: Final = re.compile(r"image/(?:png|jpeg|gif|webp|bmp)|audio/[a-z0-9.+-]{1,40}")
-"""The types that browsers show, except SVG, which may have scripts."""
+"""Matches the types that browsers show, except SVG, which may have scripts."""
 _MESSAGE_CHARS: Final = 4_000
-"""The limit of one message, which may quote a server at any length."""
+"""Limits one message, which may quote a server at any length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,10 @@ class Sample:
     """An image or audio of an answer, for the thumbnail or player in the HTML report."""
 
     mime_type: str
-    """`image/…` or `audio/…`, without parameters."""
+    """The type, `image/…` or `audio/…`, without parameters."""
     size_bytes: int
     base64: str | None
-    """None if it is too large for a report."""
+    """The content; None if it is too large for a report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class TestResult:
     tool: str | None = None
     """The name of the tested tool, if any."""
     method: str | None = None
-    """The method of the request; sending it with `input` repeats the test."""
+    """The method of the request. Sending it with `input` repeats the test."""
     input: Json = None
     """The parameters of the request, as sent."""
     shortest: Json = None
@@ -117,12 +117,12 @@ class LoadFigures:
     method: str
     clients: int
     requests: int
-    """Finished requests, failures included."""
+    """The number of finished requests, failures included."""
     failures: int
     first_failure: str | None = None
     seconds: float
     p50_ms: float | None
-    """Median latency of the successful requests; None without any."""
+    """The median latency of the successful requests; None without any."""
     p95_ms: float | None
     requests_per_second: float
     """The rate of successful requests."""
@@ -147,22 +147,22 @@ class Report:
     depth: Literal["quick", "full"]
     seed: int
     started_at: str
-    """ISO 8601, UTC."""
+    """The start of the check, in ISO 8601 and UTC."""
     seconds: float
     mcp_service_status: Literal["unknown", "available", "unavailable"]
     tools: tuple[str, ...] = ()
-    """Names of the tools discovered."""
+    """The names of the discovered tools."""
     definitions: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     """The discovered tools by name: description, schemas and annotations as listed."""
     tests: tuple[TestResult, ...] = ()
     load: tuple[LoadFigures, ...] = ()
-    """Figures of `CheckOptions.load`, one per repeated request."""
+    """The figures of `CheckOptions.load`, one per repeated request."""
     remarks: tuple[str, ...] = ()
     """Notes for the reader that belong to no test, such as an omitted part and the reason."""
     interrupted: bool = False
-    """True if the check was interrupted: the report has the findings up to then."""
+    """True if the check was interrupted. The report has the findings up to then."""
     timed_out: bool = False
-    """True if `CheckOptions.total_seconds` ended the check: the remaining tests are reported as skipped."""
+    """True if `CheckOptions.total_seconds` ended the check. The remaining tests are reported as skipped."""
 
     def count(self, status: Status) -> int:
         return sum(test.status == status for test in self.tests)

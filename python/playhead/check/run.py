@@ -62,15 +62,16 @@ from playhead.redaction import redacted_values
 OnBrokenOff = Callable[[Report], None]
 
 MOST_TOOLS: Final = 256
-"""The limit of tools called on one server. The others are reported as skipped."""
+"""Limits the tools called on one server. The others are reported as skipped."""
 _STORED_CHARS: Final = 64 * MIB
-"""Characters of requests and answers in a report. Once they are used up, passed tests have none."""
+"""Limits the characters of requests and answers in a report. Once they are used up, passed tests have
+none."""
 _SAMPLE_CHARS: Final = 16 * MIB
-"""Characters of images and audio in a report."""
+"""Limits the characters of images and audio in a report."""
 _MOST_SAMPLES: Final = 3
-"""Distinct images and audio per subject."""
+"""Limits the distinct images and audio per subject."""
 _MOST_LOST: Final = 5
-"""The limit of tests with a lost connection that a report names."""
+"""Limits the tests with a lost connection that a report names."""
 _TITLE_CHARS: Final = 300
 
 
@@ -99,7 +100,7 @@ async def check_server(
                 state = await runner(discovery_graph(check), first_state())
                 if state["mcp_status"] == "available":
                     state = await runner(check.testing(), state)
-            except BaseException:  # an interrupt above all: the findings so far must not be lost
+            except BaseException:  # also after an interrupt, the findings so far must not be lost
                 if on_broken_off is not None:
                     on_broken_off(check.interrupted_report())
                 raise
@@ -327,8 +328,8 @@ class _Check:
             self._on_test(test)
 
     def _bounded(self, test: TestResult) -> TestResult:
-        """Bound the size of `test`: servers choose the names of their tools, and there may be thousands of
-        tests."""
+        """Bound the size of `test`, because servers choose the names of their tools, and there may be
+        thousands of tests."""
         test = replace(test, subject=test.subject[:_TITLE_CHARS], title=test.title[:_TITLE_CHARS])
         samples = tuple(sample for sample in test.samples if self._is_wanted(test, sample))
         test = replace(test, samples=samples)
@@ -338,7 +339,7 @@ class _Check:
         return test
 
     def _is_wanted(self, test: TestResult, sample: Sample) -> bool:
-        """Tell if a sample goes into the report: a tool that draws answers each call with an image."""
+        """Return True if a sample goes into the report. A tool that draws answers each call with an image."""
         known = self._samples.setdefault(test.subject, set())
         text = sample.base64 or str(sample.size_bytes)
         if text in known or len(known) >= _MOST_SAMPLES or len(text) > self._sample_chars:

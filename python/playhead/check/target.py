@@ -1,4 +1,4 @@
-"""The server under test: a connection, its requests and their unvalidated answers."""
+"""The server under test: `Target` sends the requests of a check and returns their unvalidated outcomes."""
 
 from __future__ import annotations
 
@@ -32,28 +32,27 @@ class RequestOutcome:
     error: RpcError | None = None
     """The server's JSON-RPC error."""
     failure: PlayheadError | None = None
-    """The reason for an unusable answer: a deadline (`DeadlineError`), a lost connection, an invalid message.
-    """
+    """No usable answer arrived: the deadline passed, the connection was lost, or a message was invalid."""
     latency_ms: float
-    too_often: bool = False
-    """Rate-limited: the server refused the request for its rate limit (HTTP 429, or an error that says so),
-    even after pauses. The test then proves nothing."""
+    rate_limited: bool = False
+    """True if the server still refused the request for its rate limit after all pauses. The test then proves
+    nothing."""
 
 
 OnTest = Callable[[TestResult], None]
-"""Receives each finished test. Must not block."""
+"""The callback that receives each finished test. It must not block."""
 
 Checkable = ServerConfig | Server[Any] | MCPServer
-"""A resolved name, URL or command, or a server object."""
+"""The server to check: the configuration that a name, URL or command resolves to, or a server object."""
 
 PATIENCE: float = 6.0
-"""A request that keeps showing signs of life may take this many times its timeout."""
+"""A request may take this many times its timeout while the server keeps showing signs of life."""
 
 MOST_UNANSWERED: int = 6
-"""The number of requests in a row without an answer after which `tools/list` is tried. If that fails too, the
-server is gone and nothing more is sent: each of hundreds of further requests would wait for its deadline."""
+"""After this many requests in a row without an answer, `tools/list` is tried. If that fails too, the server
+is gone and nothing more is sent, because each of hundreds of further requests would wait for its deadline."""
 
-TOO_OFTEN_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+RATE_LIMIT_PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 """Pauses in seconds before a rate-limited request is repeated."""
 
 _RATE_LIMITED = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
@@ -67,20 +66,20 @@ class Target:
 
     options: CheckOptions
     session: Session
-    """The session, for features built on requests: streams of resources, classified results."""
+    """The client session, for more than plain requests, such as streams of resources."""
     server: Checkable
-    """The server of the session, for probes that open their own connection."""
+    """The server that the session is connected to, for probes that open a connection of their own."""
     on_test: OnTest
     tools: tuple[types.Tool, ...] = ()
     """The discovered tools; empty before discovery."""
     limits: Limits = field(default=DEFAULT_LIMITS)
     gone: PlayheadError | None = None
-    """Set once the server has not answered for so long that nothing more is sent."""
+    """The last failure, once the server counts as gone (`MOST_UNANSWERED`) and nothing more is sent to it."""
     _unanswered: int = 0
     """The number of requests in a row without an answer."""
     _pauses_for_rate_limit: bool = True
-    """False once a request was refused for the rate limit even after pauses: the next one is sent only
-    once."""
+    """False while the latest request was still rate-limited after its pauses. The next request is then sent
+    only once."""
 
     @property
     def protocol_version(self) -> str:
@@ -101,7 +100,7 @@ class Target:
         method: str | None = None,
         input: Json = None,
     ) -> Iterator[TestDraft]:
-        """Yield the draft of a test, and report the test at the end of the block, unless the block raises."""
+        """Yield the draft of a test. The test is reported when the block ends, unless the block raises."""
         draft = TestDraft(subject=subject, title=title, tool=tool, method=method, input=input)
         yield draft
         self.on_test(draft.done())
@@ -115,45 +114,46 @@ class Target:
     ) -> RequestOutcome:
         """Send a request and return its outcome.
 
-        Never raises because of the server; a lost connection is replaced before the next request.
-        `timeout_seconds` defaults to `options.timeout_seconds`. Cancelling sends `notifications/cancelled`.
-        Once the server is `gone`, every answer is that failure, immediately.
+        The server's errors are in the outcome and are never raised. A lost connection is replaced before the
+        next request. `timeout_seconds` defaults to `options.timeout_seconds`. Cancelling sends
+        `notifications/cancelled`. Once the server is `gone`, every outcome is that failure, immediately.
         """
         if self.gone is not None:
             return RequestOutcome(failure=self.gone, latency_ms=0.0)
         seconds = self.options.timeout_seconds if timeout_seconds is None else timeout_seconds
-        outcome = await self._send_in_time(method, params, seconds)
-        unanswered = isinstance(outcome.failure, TransportError) and not outcome.too_often
+        outcome = await self._send_within_rate(method, params, seconds)
+        unanswered = isinstance(outcome.failure, TransportError) and not outcome.rate_limited
         self._unanswered = self._unanswered + 1 if unanswered else 0
         if self._unanswered >= MOST_UNANSWERED:
             await self._check_alive()
         return outcome
 
-    async def _send_in_time(
+    async def _send_within_rate(
         self, method: str, params: Mapping[str, Any] | None, seconds: float
     ) -> RequestOutcome:
         """Send a request, and repeat it after pauses if the server limits the rate."""
         outcome = await self.request_once(method, params, timeout_seconds=seconds)
-        for wait_seconds in TOO_OFTEN_WAITS if self._pauses_for_rate_limit else ():
-            if not is_too_often(outcome):
+        pauses = RATE_LIMIT_PAUSES if self._pauses_for_rate_limit else ()
+        for pause_seconds in pauses:
+            if not is_rate_limited(outcome):
                 return outcome
-            await trio.sleep(wait_seconds)
+            await trio.sleep(pause_seconds)
             outcome = await self.request_once(method, params, timeout_seconds=seconds)
-        too_often = is_too_often(outcome)
-        self._pauses_for_rate_limit = not too_often
-        return replace(outcome, too_often=too_often)
+        rate_limited = is_rate_limited(outcome)
+        self._pauses_for_rate_limit = not rate_limited
+        return replace(outcome, rate_limited=rate_limited)
 
     async def _check_alive(self) -> None:
-        """Set `gone` unless the server answers `tools/list`: it may hang in one tool only."""
+        """Set `gone` if the server does not answer `tools/list` either. It may hang in one tool only."""
         self._unanswered = 0
-        alive = await self.request_once("tools/list", None, timeout_seconds=self.options.timeout_seconds)
-        if isinstance(alive.failure, TransportError):
-            self.gone = alive.failure
+        outcome = await self.request_once("tools/list", None, timeout_seconds=self.options.timeout_seconds)
+        if isinstance(outcome.failure, TransportError):
+            self.gone = outcome.failure
 
     async def request_once(
         self, method: str, params: Mapping[str, Any] | None, *, timeout_seconds: float
     ) -> RequestOutcome:
-        """Send a request once, even if the server limits the rate. Never raises because of the server."""
+        """Send a request once, even if the server limits the rate. Its errors are in the outcome."""
         started = trio.current_time()
         result: dict[str, Any] | None = None
         error: RpcError | None = None
@@ -168,8 +168,8 @@ class Target:
         return RequestOutcome(result=result, error=error, failure=failure, latency_ms=latency_ms)
 
 
-def is_too_often(outcome: RequestOutcome) -> bool:
-    """True if the server refused a request for its rate limit."""
+def is_rate_limited(outcome: RequestOutcome) -> bool:
+    """Return True if the server refused a request for its rate limit (HTTP 429, or an error that says so)."""
     if isinstance(outcome.failure, HttpStatusError):
         return outcome.failure.status == _TOO_MANY_REQUESTS
     return outcome.error is not None and _RATE_LIMITED.search(outcome.error.message[:500]) is not None
@@ -183,7 +183,7 @@ def resolve(target: Checkable | str | Sequence[str]) -> Checkable:
 
 
 def limits_of(options: CheckOptions) -> Limits:
-    """Return the limits of the session of a check, in which nothing waits forever."""
+    """Return the limits of a check's session. They bound every wait by the timeout of `options`."""
     seconds = options.timeout_seconds
     return replace(
         DEFAULT_LIMITS,
@@ -204,7 +204,7 @@ async def open_target(
     *,
     mode: str | None = None,
 ) -> AsyncIterator[Target]:
-    """Connect for the duration of the context. `mode` and errors are as for `playhead.client.connect`.
+    """Open a connection, which the end of the context closes. `mode` and errors are those of `connect`.
 
     A server process that ends is always restarted, so that a request that crashes it does not end the check.
     """
@@ -216,5 +216,5 @@ async def open_target(
 
 
 def words_for(server: Checkable) -> str:
-    """Describe the server without secrets, for a report without a session."""
+    """Describe the server without secrets, for a report of a check that could not connect."""
     return carrier_factory(server, limits=DEFAULT_LIMITS, auth=None).server

@@ -34,9 +34,9 @@ class Access:
     """The rules by which requests are allowed. `for_host` returns the usual ones."""
 
     hosts: frozenset[str]
-    """Names and addresses that `Host` may have, without a port; IPv6 in brackets."""
+    """The names and addresses that `Host` may have, without a port; IPv6 in brackets."""
     origins: frozenset[str] = frozenset()
-    """`scheme://host[:port]` of pages that other servers serve."""
+    """The origins of pages that other servers serve, as `scheme://host[:port]`."""
     token: str | None = field(default=None, repr=False)
     """The token that `Authorization: Bearer …` must carry; None requires none."""
 
@@ -126,13 +126,13 @@ class Access:
     def _allows_origin(self, origin: str, scheme: str, host: str) -> bool:
         page_scheme, _, place = origin.lower().partition("://")
         name, port = _name_and_port(place, page_scheme)
-        # Any name of the server, but only the port of this request: other programs have pages on other ports.
+        # A page may have any name of the server, but only this request's port. Others are other programs.
         is_own = name in self.hosts and (page_scheme, port) == (scheme, _name_and_port(host, scheme)[1])
         return is_own or origin.lower() in self.origins
 
     def _is_token(self, credentials: str) -> bool:
         scheme, _, token = credentials.partition(" ")
-        # Digests have one length, so that the time does not reveal that of the token either.
+        # Digests have one length, so the time of the comparison does not reveal the token's length either.
         digests = (sha256(text.strip().encode()).digest() for text in (token, self.token or ""))
         return scheme.lower() == "bearer" and hmac.compare_digest(*digests)
 

@@ -22,10 +22,10 @@ from playhead.errors import UsageError
 from playhead.limits import MIB
 
 DIGEST_BYTES: Final = 256 * MIB
-"""Limits the files with a digest; a longer one would take longer than a client waits."""
+"""Limits the files whose digest is computed. A longer file would take longer than a client waits."""
 
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
-"""The flag to read what is in memory, and nothing from the disk. Linux only."""
+"""The flag of a read that takes only what is in memory, and never waits for the disk. Linux only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +33,13 @@ class ResourceBytes:
     """Bytes of a resource, and what a read callable knows about it."""
 
     data: bytes
-    """The bytes from `start` on: at most `end - start`, fewer if the resource or the page ends before, and
-    none only at or after the end of the resource."""
+    """The bytes from `start` on. There are at most `end - start`, fewer if the resource or the page ends
+    before, and none only at or after the end of the resource."""
     total_bytes: int | None = None
     """The size of the whole resource."""
     mime_type: str | None = None
     etag: str | None = None
-    """The version of the resource. It changes if any byte changes."""
+    """The version of the resource, which changes if any byte changes."""
     name: str | None = None
     """The name of a member of a family, for links and files; None is the family's name."""
 

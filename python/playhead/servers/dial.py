@@ -40,9 +40,9 @@ class DialOptions:
     random part, up to one half, so that all servers of a house do not return at the same moment."""
 
     first_seconds: float = 1.0
-    """The first pause, and the one after a connection over which a message arrived."""
+    """The first pause, which is also the one after a connection over which a message arrived."""
     last_seconds: float = 60.0
-    """The longest pause: music is back at most a minute after its endpoint."""
+    """Limits the pause: music is back at most a minute after its endpoint."""
 
 
 DIAL_OPTIONS: Final = DialOptions()
@@ -100,7 +100,7 @@ async def dial(
         task_status.started()
         refusal = await connection.run()
         nursery.cancel_scope.cancel()
-    if refusal is not None:  # raised outside the nursery, which would wrap it in a group
+    if refusal is not None:  # raise it outside the nursery, which would wrap it in a group
         raise refusal
 
 
@@ -119,7 +119,7 @@ class _DialledConnection:
         self.shutdown = Shutdown()
         self._serving = Serving(shutdown=self.shutdown, slots=trio.CapacityLimiter(self._http.requests))
         self._idle = trio.CancelScope()
-        """Surrounds the waits that a shutdown cancels at once."""
+        """The scope around the waits that a shutdown cancels at once."""
         self._grace = trio.CancelScope()
         self._is_up: bool | None = None
         """The state that was reported last."""
@@ -219,7 +219,7 @@ class _DialledConnection:
             "scheme": address.scheme,
             "path": address.path,
             "root_path": "",
-            "query_string": b"",  # it holds the token
+            "query_string": b"",  # the real one has the token
             "headers": [],
             "subprotocols": [],
             "state": {},

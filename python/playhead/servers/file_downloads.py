@@ -28,7 +28,7 @@ from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND, RangedResource
 __all__ = ["FileDownloads"]
 
 LINK_SECONDS: Final = 300.0
-"""The life of a link: one that leaks is soon worthless, and a client asks for another one."""
+"""The lifetime of a link. A leaked link is soon worthless, and a client can ask for another one."""
 
 _FIRST_CHUNK: Final = 256 * KIB
 _CHUNK: Final = MIB
@@ -86,7 +86,7 @@ class FileDownloads:
             raise UsageError(f"expected a key of 16 bytes or more, got {len(key)}")
         self.path = path.rstrip("/")
         self.resources: list[RangedResource] = []
-        """The resources that it serves; `ranged_resource` adds to them."""
+        """The resources that are served. `ranged_resource` adds to them."""
         self._url = url
         self._key = key or secrets.token_bytes(32)
         self._link_seconds = link_seconds
@@ -132,7 +132,8 @@ class FileDownloads:
         receive: Callable[[], Awaitable[Any]],
         send: Send,
     ) -> None:
-        """Serve one request. If cancelled, the answer stays incomplete, which its length shows the client."""
+        """Serve one request. If it is cancelled, the answer is incomplete, which the client sees by its
+        length."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1000})
@@ -141,7 +142,7 @@ class FileDownloads:
         if reply.method not in ("GET", "HEAD"):
             await reply.refuse(405, "expected GET or HEAD", (b"allow", b"GET, HEAD"))
             return
-        token = scope["path"].rpartition("/")[0].rpartition("/")[2]  # before the name of the file
+        token = scope["path"].rpartition("/")[0].rpartition("/")[2]  # the part before the file's name
         signed = self._read_token(token)
         if signed is None:
             await reply.refuse(403, "this link is invalid; ask for another with files/authorizeDownload")
@@ -238,8 +239,8 @@ class _FileReply:
     async def _range(
         self, resource: RangedResource, values: Mapping[str, str]
     ) -> tuple[int, int | None] | None:
-        """Return the offsets of the first and the last byte (None: to the end) of the range that the request
-        asks for; None if it asks for the whole."""
+        """Return the offsets of the first and the last byte (None: to the end) of the requested range; None
+        if the whole file is requested."""
         match = _RANGE.fullmatch(self._headers.get("range", ""))
         if self.method != "GET" or match is None or not (match[1] or match[2]):
             return None
@@ -248,7 +249,7 @@ class _FileReply:
             return None if last is not None and last < first else (first, last)
         size = (await resource.read(0, 1, values)).total_bytes
         if size is None:
-            return None  # the last bytes of a resource of unknown length
+            return None  # the last bytes can't be located without a size
         return max(size - int(match[2]), 0), None
 
     async def _stream(
@@ -301,5 +302,5 @@ def _fields(resource: RangedResource, piece: ResourceBytes) -> list[tuple[bytes,
 
 
 def _is_same(etag: str | None, expected: str) -> bool:
-    """Compare as RFC 9110, 8.8.3.2, strongly. A date never matches, because it is too coarse."""
+    """Compare by the strong rules of RFC 9110, 8.8.3.2. A date never matches, because it is too coarse."""
     return etag is not None and etag == expected and not etag.startswith("W/")

@@ -1,12 +1,12 @@
 """An ASGI server for HTTP/1.1 and WebSocket under trio, on h11 and wsproto.
 
 Own code, because the alternatives do not fit: uvicorn needs asyncio, and hypercorn 0.18 (tried in 2026)
-crashes on a WebSocket upgrade whose first frame is in the same packet, goes on collecting a message that is
-too long (640 MB for 600 MB sent), and waits at SIGTERM for a client that does not read.
+crashes on a WebSocket upgrade whose first frame is in the same packet, keeps buffering a message that exceeds
+the limit (640 MB for 600 MB sent), and waits at SIGTERM for a client that does not read.
 
-`serve_app` accepts connections while fewer than `HttpServerOptions.connections` are open. Each is a task, and
-all that its requests start ends with it. `http_connection.py` serves one, `websocket_frames.py` one that was
-upgraded.
+`serve_app` accepts connections while fewer than `HttpServerOptions.connections` are open. Each connection
+is a task, and everything that its requests start ends with that task. `http_connection.py` serves a
+connection; `websocket_frames.py` serves one that was upgraded to WebSocket.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BACKLOG: Final = 100
 DEFAULT_OPTIONS: Final = HttpServerOptions()
 
 _NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
-"""Errors of `accept` that pass once other connections are closed."""
+"""Errors of `accept` after which it is called again: they pass once other connections are closed."""
 _BIND_FAULTS: Final[dict[int | None, tuple[str, str]]] = {
     errno.EADDRINUSE: (
         "another program uses this port",
@@ -37,12 +37,12 @@ _BIND_FAULTS: Final[dict[int | None, tuple[str, str]]] = {
     ),
     errno.EADDRNOTAVAIL: ("this machine has no such address", "give another --host"),
 }
-"""The reason and the remedy for errors that the system describes too briefly."""
+"""Replaces the system's message for an error of `bind` by a reason and a remedy."""
 _log = logging.getLogger(__name__)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Bind a TCP socket; port 0 takes a free one. The caller closes it.
+    """Bind a TCP socket, which the caller closes. Port 0 takes a free port.
 
     Raises:
         UsageError: the address is in use, forbidden or unknown.
@@ -76,8 +76,8 @@ def tls_context(certificate: Path | None, key: Path | None = None) -> ssl.SSLCon
     """Return the context with which `serve_app` speaks TLS 1.2 or newer; None without a certificate.
 
     Args:
-        certificate: PEM: the server's own, then the chain.
-        key: PEM, without a passphrase; None if it is in the same file.
+        certificate: a PEM file with the server's certificate, then its chain.
+        key: a PEM file without a passphrase; None if the key is in the file of the certificate.
 
     Raises:
         UsageError: a file cannot be read, or the two are not a certificate and its key.
@@ -92,7 +92,7 @@ def tls_context(certificate: Path | None, key: Path | None = None) -> ssl.SSLCon
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION
     try:
-        # An empty passphrase: without one, OpenSSL would ask for it on the terminal.
+        # If no passphrase were passed, OpenSSL would ask for one on the terminal.
         context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:
         files = f"{certificate} and {key}" if key is not None else str(certificate)
@@ -110,9 +110,9 @@ async def serve_until_sigterm(
     tls: ssl.SSLContext | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run `serve_app` as a command does: the first SIGTERM shuts it down gracefully, and it returns.
+    """Run `serve_app` for a command. The first SIGTERM shuts it down gracefully, and this function returns.
 
-    Outside the main thread, where Python receives no signals, it serves until it is cancelled.
+    Outside the main thread, where Python receives no signals, it serves until cancelled.
     """
     shutdown = Shutdown()
     async with trio.open_nursery() as nursery:
@@ -130,18 +130,17 @@ async def serve_app(
     shutdown: Shutdown | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `app` on a bound socket until cancelled or shut down; then every connection is closed.
+    """Serve `app` on a bound socket until cancelled or shut down.
 
     A client that is slow or silent costs one task and one connection, for a time that `options` limit.
-    Cancelled, it closes every connection at once. Shut down, it accepts no new connection, closes those that
-    are idle, ends event streams, and returns when the other requests are answered or after
-    `shutdown.grace_seconds`.
+    Cancellation closes every connection at once. A shutdown stops accepting, closes idle connections and ends
+    event streams; the other requests have `shutdown.grace_seconds` to be answered. Then it returns.
 
     Args:
-        app: an ASGI application, HTTP and WebSocket. Its `lifespan` is run.
-        sock: from `bind`; it is closed here.
-        options: the bounds on clients.
-        tls: certificate and key (`tls_context`); None speaks plain HTTP.
+        app: an ASGI application for HTTP and WebSocket. Its `lifespan` is run.
+        sock: the socket from `bind`; it is closed here.
+        options: limits for clients.
+        tls: the context from `tls_context`; None serves plain HTTP.
         shutdown: requests the graceful shutdown.
         task_status: started once connections are accepted.
 
@@ -155,16 +154,16 @@ async def serve_app(
         shutdown=shutdown or Shutdown(),
         slots=trio.CapacityLimiter(options.requests),
     )
-    # Shutdown, from the innermost nursery to the outermost: stop accepting; the connections, then the
-    # lifespan, have until the deadline of `grace` to end.
-    ending = trio.Event()  # ends the lifespan
+    # A shutdown ends the nurseries from the innermost to the outermost: accepting stops at once, then the
+    # connections, and last the lifespan, have until the deadline of `grace`.
+    end_lifespan = trio.Event()
     with trio.socket.from_stdlib_socket(sock) as listening:
         listening.listen(BACKLOG)
         async with trio.open_nursery() as nursery:
-            await nursery.start(_run_lifespan, app, served.state, ending)
+            await nursery.start(_run_lifespan, app, served.state, end_lifespan)
             with trio.CancelScope() as grace:
                 async with trio.open_nursery() as watching:
-                    watching.start_soon(served.slow.run)
+                    watching.start_soon(served.slow.run)  # notices if the client of a long request leaves
                     async with trio.open_nursery() as connections:
                         async with trio.open_nursery() as accepting:
                             listener = trio.SocketListener(listening)
@@ -173,27 +172,28 @@ async def serve_app(
                             await served.shutdown.requested.wait()
                             accepting.cancel_scope.cancel()
                         listening.close()
+                        # Leaving `connections` waits for them, until this deadline.
                         grace.deadline = trio.current_time() + served.shutdown.grace_seconds
                         for connection in served.connections:
                             connection.shut_down()
                     watching.cancel_scope.cancel()
-                ending.set()
+                end_lifespan.set()
                 nursery.cancel_scope.deadline = grace.deadline
-            if grace.cancelled_caught:  # some connections were cut off: do not wait for the lifespan
+            if grace.cancelled_caught:  # the deadline has passed, so the lifespan is cut off, too
                 nursery.cancel_scope.cancel()
 
 
 async def _run_lifespan(
-    app: ASGIApp, state: dict[str, Any], ending: trio.Event, *, task_status: trio.TaskStatus[None]
+    app: ASGIApp, state: dict[str, Any], end_lifespan: trio.Event, *, task_status: trio.TaskStatus[None]
 ) -> None:
-    """Run the lifespan of `app`; started when the application is ready, or has no lifespan."""
+    """Run the lifespan of `app`, and report `started` once the application is ready or has no lifespan."""
     events = iter(("lifespan.startup", "lifespan.shutdown"))
     started = False
     failure: str | None = None
 
     async def receive() -> Message:
         if (event := next(events)) == "lifespan.shutdown":
-            await ending.wait()
+            await end_lifespan.wait()
         return {"type": event}
 
     async def send(message: Message) -> None:
@@ -206,7 +206,7 @@ async def _run_lifespan(
 
     try:
         await app({"type": "lifespan", "asgi": ASGI_VERSIONS, "state": state}, receive, send)
-    except Exception:  # noqa: BLE001 - the specification: an application without a lifespan raises
+    except Exception:  # noqa: BLE001 - by the ASGI specification, an application without a lifespan raises
         if started:
             _log.exception("the application failed in its lifespan")
     if failure is not None:
@@ -218,7 +218,7 @@ async def _run_lifespan(
 async def _accept(
     served: ServedApp, listener: trio.SocketListener, nursery: trio.Nursery, tls: ssl.SSLContext | None
 ) -> None:
-    """Accept while fewer connections than allowed are open; others wait in the kernel's backlog."""
+    """Accept connections up to the limit of `options`. Further ones wait in the kernel's backlog."""
     places = trio.Semaphore(served.options.connections)
     while True:
         await places.acquire()
@@ -228,7 +228,7 @@ async def _accept(
             places.release()
             if error.errno not in _NO_RESOURCES:
                 raise
-            await trio.sleep(0.1)  # until a connection is closed; as trio.serve_listeners
+            await trio.sleep(0.1)  # and try again, as `trio.serve_listeners` does
             continue
         nursery.start_soon(_serve_stream, served, stream, places, tls)
 
@@ -242,7 +242,7 @@ async def _serve_stream(
             stream = trio.SSLStream(accepted, tls, server_side=True, https_compatible=True)
         await HttpConnection(served, stream, accepted.socket).run()
     except (OSError, trio.BrokenResourceError):
-        pass  # the client has left
+        pass  # the client closed the connection
     except Exception:  # noqa: BLE001 - a bug costs its connection, not the server
         _log.exception("a connection failed")
     finally:

@@ -1,10 +1,9 @@
 """HTTP/1.1 on one connection, as ASGI, with bounds on the time and memory of its client.
 
-Theory of operation. `Wire` carries the bytes: every wait for the client has a deadline, and a send that fails
-closes the connection. The whole body is read before the application is called, so a slow sender occupies no
-request. While the application works, one task reads ahead (one packet), to notice a client that leaves: that
-ends its request. A WebSocket is read in `websocket_frames.py`, when the application asks for the next
-message.
+`Wire` carries the bytes. Every wait for the client has a deadline, and a send that fails closes the
+connection. The whole body is read before the application is called, so a slow sender occupies no request.
+While the application works, one task reads ahead by one packet. It notices if the client leaves, which ends
+the request. A WebSocket is read in `websocket_frames.py`, when the application asks for the next message.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from playhead.servers.websocket_frames import FramedWebSocket
 from playhead.servers.wire import RECEIVE_BYTES, ClientGoneError, Wire
 
 HEAD_BYTES: Final = 16 * KIB
-"""The head of a request, as in most servers; a longer one gets 431."""
+"""Limits the head of a request, as in most servers. A longer one is answered with 431."""
 WATCH_SECONDS: Final = 0.5
-"""The age at which a request is watched, to notice that its client leaves."""
+"""The age at which a request is watched, to notice that its client has left."""
 
 ASGI_VERSIONS: Final = {"version": "3.0", "spec_version": "2.4"}
 """The versions of ASGI. Since 2.4 `send` raises an `OSError` once the client has left."""
@@ -44,14 +43,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpServerOptions:
-    """Bounds on clients: how long each may take, and how many there may be. Past a limit, a connection is
-    closed."""
+    """Limits on the time and the number of clients. The connection of a client beyond a limit is closed."""
 
     connections: int = 256
     """Limits the open connections; further ones wait in the backlog. A player needs one or two. A process may
     often have no more than 1,024 files open, and a read of a remote origin takes one too."""
     requests: int = 96
-    """Slots for the requests of all WebSocket clients that are in work at once, beyond one per connection."""
+    """Limits the requests of all WebSocket clients that are answered at once, beyond one per connection."""
     head_seconds: float = 5.0
     """Limits the time for the head of a request, from connecting or from the first byte of a later request.
     The head is one packet, and a client that waits in the backlog behind silent ones gives up after 10 s."""
@@ -65,16 +63,16 @@ class HttpServerOptions:
     page as long."""
     keep_alive_seconds: float = 300.0
     """Limits the time between an answer and the next request. A client reads a page of music every 6 s or so,
-    and none while the listener pauses: with a few seconds it would have to reconnect each time."""
+    and none while the listener pauses. With a few seconds, it would have to reconnect each time."""
     closing_seconds: float = 2.0
-    """Limits the time in which a request ends after its client has left, and a client closes after an
+    """Limits the time for a request to end after its client has left, and for a client to close after an
     error."""
 
 
 class SlowRequests:
-    """Watches over the requests that take longer than `WATCH_SECONDS`.
+    """Calls back for each request that takes longer than `WATCH_SECONDS`, so that its client is watched.
 
-    Nearly every page is ready sooner, and a task to watch its client would add a tenth to its cost.
+    Nearly every page is ready sooner, and watching its client from the start would add a tenth to its cost.
     """
 
     def __init__(self) -> None:
@@ -91,8 +89,9 @@ class SlowRequests:
         self._deadlines.pop(watch, None)
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Call back for slow requests until cancelled."""
         while True:
+            # Deadlines are in order, because all requests have the same delay and a dict keeps its order.
             while self._deadlines:
                 watch, deadline = next(iter(self._deadlines.items()))
                 await trio.sleep_until(deadline)
@@ -123,7 +122,7 @@ class HttpConnection:
     """HTTP/1.1 on one connection: one request after the other, or a WebSocket."""
 
     def __init__(self, served: ServedApp, stream: trio.abc.Stream, sock: trio.socket.SocketType) -> None:
-        """Raises `OSError` if the client has left already."""
+        """Start a connection on `stream`. Raises `OSError` if the client has left already."""
         self._served = served
         self._stream = stream
         self._addresses = {"client": sock.getpeername()[:2], "server": sock.getsockname()[:2]}
@@ -131,12 +130,13 @@ class HttpConnection:
         self._wire = Wire(stream, served.options.send_seconds)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._idle = trio.CancelScope()
-        """Surrounds the wait for the first byte of a request."""
+        """The scope around the wait for the first byte of a request."""
         self._answering = trio.CancelScope()
         self._has_events = False
         """True if the current answer is an event stream that ends only with its client."""
         self._unsent: list[bytes] = []
-        """The parts of a head and its body, joined once for one send, because a page is long."""
+        """The parts of a head and its body. They are joined once and sent together, because a page is
+        long."""
         self._has_body = True
 
     async def run(self) -> None:
@@ -175,8 +175,9 @@ class HttpConnection:
     async def _next_request(
         self, deadline: float, *, head_deadline: float | None = None
     ) -> h11.Request | None:
+        """Return the next request; None if the client sends none in time, or the connection is to end."""
         try:
-            if not self._http.trailing_data[0]:
+            if not self._http.trailing_data[0]:  # no bytes of the next request have been read ahead
                 if self._served.closing:
                     return None
                 data = b""
@@ -214,6 +215,7 @@ class HttpConnection:
         return bytes(body)
 
     async def _answer(self, request: h11.Request) -> None:
+        """Answer a request by the application, by an upgrade to WebSocket, or by a refusal."""
         self._has_body = request.method != b"HEAD"
         self._has_events = False
         body = await self._body()
@@ -226,9 +228,9 @@ class HttpConnection:
         ):
             await self._upgrade(request)
             return
-        gone = trio.Event()
+        gone = trio.Event()  # the client has left
         unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-        del body
+        del body  # `receive` hands the only reference to the application
 
         async def receive() -> Message:
             if unread:
@@ -247,6 +249,7 @@ class HttpConnection:
 
         async with trio.open_nursery() as nursery:
             self._answering = nursery.cancel_scope
+            # A slow request is watched: if its client leaves, `gone` is set and the application is cancelled.
             watch = partial(nursery.start_soon, self._watch, gone, nursery.cancel_scope)
             self._served.slow.add(watch)
             try:
@@ -257,7 +260,7 @@ class HttpConnection:
         if gone.is_set():
             return
         if self._http.our_state is h11.SEND_RESPONSE:
-            await self._refuse(500, "the server failed at this request")
+            await self._refuse(500, "the server failed at this request")  # it sent no answer
         elif self._has_events and self._http.our_state is h11.SEND_BODY and self._served.closing:
             await self._send_response({"type": "http.response.body"})
 
@@ -272,7 +275,7 @@ class HttpConnection:
         assert isinstance(offer, Request)
 
         async def accept(message: Message) -> bytes:
-            received = self._http.trailing_data[0]  # frames right behind the head
+            received = self._http.trailing_data[0]  # the frames that arrived with the head
             answer = AcceptConnection(
                 subprotocol=message.get("subprotocol"), extra_headers=list(message.get("headers", []))
             )
@@ -324,7 +327,7 @@ class HttpConnection:
                 fields.append((b"connection", b"close"))
             self._put(h11.Response(status_code=status, headers=fields))
             if b"content-length" in headers:
-                return  # the body follows at once, in the same packet
+                return  # it is sent in one packet with the body, which follows
         else:
             if (data := message.get("body", b"")) and self._has_body:
                 self._put(h11.Data(data=data))
@@ -333,7 +336,7 @@ class HttpConnection:
         unsent, self._unsent = b"".join(self._unsent), []
         await self._wire.send(unsent)
         if message.get("more_body", False):
-            await trio.lowlevel.checkpoint()  # a stream to a fast client lets others have their turn
+            await trio.lowlevel.checkpoint()  # let other tasks run during a stream to a fast client
 
     def _put(self, event: h11.Event) -> None:
         self._unsent += self._http.send_with_data_passthrough(event) or []

@@ -33,7 +33,7 @@ def streamable_http_app(
     `routes`."""
     app = server.streamable_http_app(
         streamable_http_path=path,
-        json_response=True,  # a page does not need an event stream
+        json_response=True,  # a page needs no event stream
         max_request_body_size=HttpServerOptions().body_bytes,
         session_idle_timeout=DEFAULT_LIMITS.idle_session_seconds,
         max_sessions=sessions,
@@ -55,17 +55,18 @@ class SessionTable:
         self._path = path
         self._size = size
         self._requests: dict[str, int] = {}
-        """The requests in flight and open streams of each session, the latest used session last."""
+        """The requests in flight and open streams of each session. The session that was used last is the
+        last."""
         self._openings = 0
-        """Requests in flight that may open a session."""
+        """The number of requests in flight that may open a session."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != self._path:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        session = headers.get(MCP_SESSION_ID_HEADER)  # None until a request without one has opened it
-        version = headers.get(MCP_PROTOCOL_VERSION_HEADER)  # the newest ones have no sessions
+        session = headers.get(MCP_SESSION_ID_HEADER)  # None in the request that opens the session
+        version = headers.get(MCP_PROTOCOL_VERSION_HEADER)  # the newest versions have no sessions
         is_opening = session is None and version in (None, *HANDSHAKE_PROTOCOL_VERSIONS)
         if not is_opening and session not in self._requests:
             await self._app(scope, receive, send)

@@ -16,13 +16,14 @@ class ListenOptions:
     """The address of a server, and its access."""
 
     dial: str | None = field(default=None, repr=False)
-    """A WebSocket endpoint (`wss://`) to connect to and to serve at; nothing listens then."""
+    """A WebSocket endpoint (`wss://`) to connect to and to serve there. The server then listens nowhere."""
     host: str = "127.0.0.1"
     """The address on which HTTP and WebSocket listen; loopback by default, because a token is optional."""
     port: int = 0
     """The port; 0 takes a free one."""
     web_origins: tuple[str, ...] = ()
-    """Origins of web pages (`https://app.example.org`) that are allowed; the server's own always are."""
+    """The origins of web pages (`https://app.example.org`) that are allowed, in addition to the server's
+    own."""
     token: str | None = field(default=None, repr=False)
     """The bearer token that every client must send; None requires none."""
     tls_certificate: Path | None = None

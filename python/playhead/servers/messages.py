@@ -29,7 +29,8 @@ BARE_INITIALIZED: Final = "initialized"
 """The name that clients in the field (2024-11-05) use for `notifications/initialized`."""
 
 MESSAGE_LIMITS: Final = replace(DEFAULT_LIMITS, json_depth=128, json_values=50_000)
-"""Limits a client's message, which is short: `[[],[],…` of 1 MiB would become 60 MB of Python lists."""
+"""Limits a client's message. Real ones are short, and `[[],[],…` of 1 MiB would become 60 MB of Python
+lists."""
 
 
 class ErrorAnswer:

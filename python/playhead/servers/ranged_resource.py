@@ -8,9 +8,9 @@ docs/ranged-resources.md. All of these give the same bytes, by the same rules:
 
 * A range beyond the end is answered with the bytes before the end, and a range at or after the end with
   `end_marker`. So a page that is not empty is never the end, and no client needs the size.
-* A range longer than `page_bytes` is answered with its first bytes. To a client a short page is a hint.
-* A read without a range is answered with the whole resource, or refused if that is longer than `whole_bytes`:
-  its first bytes alone would look like the whole.
+* A range longer than `page_bytes` is answered with its first bytes. A short page is not the end.
+* A read without a range is answered with the whole resource, or refused if that is longer than `whole_bytes`,
+  because its first bytes alone would look like the whole.
 
 It runs under asyncio and trio, as servers of the SDK and of FastMCP do.
 """
@@ -45,11 +45,12 @@ __all__ = ["RangedResource", "ReadCallable", "ResourceBytes", "ranged_resource"]
 META_KEY: Final = "playhead/range"
 """The key of `_meta` that holds `{"start": …, "end": …}`."""
 SERVED_PAGE_BYTES: Final = 8 * MIB
-"""Limits a page by default. In base64 it takes a third more, all in one message."""
+"""The default limit of a page. In base64, all in one message, it takes a third more."""
 RESOURCE_NOT_FOUND: Final = -32002
 """The error code for an unknown resource before revision 2026-07-28."""
 
-_LARGEST: Final = 2**53 - 1  # beyond it JSON numbers are no longer whole in every language
+_LARGEST_OFFSET: Final = 2**53 - 1
+"""Limits an offset. Beyond it, JSON numbers are not exact in every language."""
 
 Context = ServerRequestContext[Any, Any]
 _Listing = TypeVar("_Listing", types.ListResourcesResult, types.ListResourceTemplatesResult)
@@ -164,7 +165,7 @@ class RangedResource:
     ttl_seconds: float
     cache_scope: Literal["public", "private"]
     variables: frozenset[str]
-    """The variables of a family; none for a single resource."""
+    """The variables of a family; empty for a single resource."""
     required: frozenset[str]
     """The variables without which the callable cannot read."""
     _parsed: UriTemplate = field(repr=False)
@@ -240,7 +241,7 @@ class RangedResource:
             for key, value in source.items()
         }
         values = {**matched, **arguments}
-        from_uri = values.keys() - arguments.keys()
+        from_uri = values.keys() - arguments.keys()  # strings there, but numbers in arguments
         if self.whole_bytes and values.keys().isdisjoint(("start", "end")):
             start, piece = 0, await self._whole(self.known(matched, arguments))
         else:
@@ -277,7 +278,7 @@ class RangedResource:
         known: dict[str, str] = {}
         for name in sorted(self.variables):
             value = given.get(name, matched.get(name))
-            if value != matched.get(name, value):  # a gateway may have checked the URI only
+            if value != matched.get(name, value):  # a gateway may have checked only the URI
                 self._refuse(f"{name} is {value!r:.80}, and {matched[name]!r:.80} in the URI")
             if isinstance(value, str):
                 known[name] = value
@@ -288,6 +289,8 @@ class RangedResource:
         return known
 
     async def _whole(self, values: Mapping[str, str]) -> ResourceBytes:
+        """Read the whole resource, page by page. Raises `MCPError` if it is too long, or changes
+        meanwhile."""
         data, etag, size = bytearray(), None, 0
         while True:
             piece = await self.read(len(data), self.whole_bytes + 1, values)
@@ -306,7 +309,7 @@ class RangedResource:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             self._refuse(f"{name} is {value!r:.80}" if value is not None else f"{name} is missing")
-        if not 0 <= value <= _LARGEST:
+        if not 0 <= value <= _LARGEST_OFFSET:
             self._refuse(f"{name} is {str(value)[:40]}")
         return value
 
@@ -320,7 +323,7 @@ class RangedResource:
 
 
 class _Registration:
-    """The ranged resources of one server, in front of its own handlers."""
+    """The ranged resources of one server. Its handlers answer before the server's own."""
 
     def __init__(self, server: Server[Any]) -> None:
         self._resources: list[RangedResource] = []
@@ -335,7 +338,7 @@ class _Registration:
             ("files/authorizeDownload", _AuthorizeParams, self._authorize),
         ):
             server.add_request_handler(method, params, cast("Any", handler))
-        # The first one gets the result last: FastMCP's own would drop members that its models do not know.
+        # The first middleware gets the result last, after FastMCP's own, which would drop unknown members.
         server.middleware.insert(0, self._announce)
 
     @classmethod
@@ -374,7 +377,8 @@ class _Registration:
     async def _own_listing(
         self, model: type[_Listing], empty: dict[str, Any], context: Context, params: Any
     ) -> HandlerResult:
-        """Return a copy of the listing of the server's own resources, to be extended; or its error."""
+        """Return a copy of the server's own listing, to which ranged resources are added; or the server's
+        error."""
         entry = self._inner[context.method]
         result = empty if entry is None else await entry.handler(context, params)
         if isinstance(result, types.ErrorData):
@@ -384,7 +388,7 @@ class _Registration:
         return model.model_validate(result)
 
     async def _read(self, context: Context, params: types.ReadResourceRequestParams) -> HandlerResult:
-        # The raw params: the typed ones lack `arguments`.
+        # Pass the raw params on, because the typed ones lack `arguments`.
         for resource in self._resources:
             result = await resource.answer(context.params or {})
             if result is not None:
@@ -416,6 +420,8 @@ class _Registration:
         raise self._unknown(params.uri, context)
 
     async def _announce(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Add the capability `files` to the handshake, if a resource can be downloaded over this
+        connection."""
         result = await call_next(ctx)
         if ctx.method not in ("initialize", "server/discover") or result is None:
             return result
@@ -489,7 +495,7 @@ def _last_part(uri: str) -> str:
 async def _listed(resource: RangedResource) -> types.Resource:
     try:
         link = await resource.link()
-    except MCPError:  # listed nevertheless: a read of it reports the error
+    except MCPError:  # list it nevertheless; a read reports the error
         return types.Resource(
             uri=resource.uri,
             name=resource.name,

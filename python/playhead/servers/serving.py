@@ -11,7 +11,7 @@ import trio
 from starlette.types import Scope
 
 GRACE_SECONDS: Final = 30.0
-"""Limits the shutdown: Kubernetes allows as long between SIGTERM and SIGKILL, systemd 90 s."""
+"""Limits the shutdown. Kubernetes allows as long between SIGTERM and SIGKILL, and systemd 90 s."""
 
 SERVING_EXTENSION: Final = "playhead.serving"
 """The key of the server's `Serving` under `extensions` of a request's scope."""
@@ -60,7 +60,7 @@ class Slot:
         self._slots = slots
         self.held = False
         self.adopted = False
-        """True once the application has taken the slot over, and will release it."""
+        """True once the application has taken over the slot, which it then releases."""
 
     async def take(self) -> None:
         """Wait for a free slot, first come, first served."""

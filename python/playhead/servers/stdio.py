@@ -40,7 +40,7 @@ async def serve_stdio(
         LimitError: a line is longer than `limits.message_bytes`.
     """
     refuse, refusals = anyio.create_memory_object_stream[SessionMessage](0)
-    # The SDK only iterates over stdin.
+    # The SDK only iterates over its stdin, so this object needs no other method of a file.
     lines = cast("anyio.AsyncFile[str]", _messages(StdinLines(limits=limits), refuse))
     async with refuse, stdio_server(stdin=lines) as (read, write), trio.open_nursery() as nursery:
 

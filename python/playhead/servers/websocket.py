@@ -38,9 +38,10 @@ from playhead.servers.websocket_frames import (
 SUBPROTOCOL: Final = "mcp"
 CANCELLED: Final = "notifications/cancelled"
 ANSWERING: Final = object()
-"""The key of the request whose answer is being sent. There is one at most, because one task sends."""
+"""The key, among the requests in flight, of the one whose answer is being sent. There is at most one, because
+one task sends."""
 _SUBSCRIBE: Final = "subscriptions/listen"
-"""The method of a request that does not end by itself."""
+"""The method of the request that does not end by itself."""
 
 FromClient = MemoryObjectSendStream[SessionMessage | Exception]
 ToClient = MemoryObjectReceiveStream[SessionMessage]
@@ -55,12 +56,12 @@ class WebSocketServerOptions(FrameOptions):
     json_values: int = MESSAGE_LIMITS.json_values
     """Limits the values of a message."""
     requests_in_flight: int = 8
-    """Limits the requests in work, or with an answer that the client has not taken yet. Further ones wait.
-    All but the first of a connection need one of the server's slots (`HttpServerOptions.requests`)."""
+    """Limits the requests in progress, and those whose answer the client has not taken yet. Further ones
+    wait. All but the first of a connection need one of the server's slots (`HttpServerOptions.requests`)."""
     requests_waiting: int = 256
-    """Limits the requests in flight and waiting; one more is answered with -32603 at once."""
+    """Limits the requests in flight and waiting together. One more is answered with -32603 at once."""
     waiting_bytes: int = 256 * KIB
-    """Limits the bytes of these requests. A single one may be longer."""
+    """Limits the bytes of these requests together. A single one may be longer."""
 
 
 DEFAULT_OPTIONS: Final = WebSocketServerOptions()
@@ -117,7 +118,7 @@ def websocket_endpoint(
 
 @dataclass(frozen=True, slots=True)
 class _QueuedRequest:
-    """A request, from its arrival until its answer was sent."""
+    """A request between its arrival and the end of its answer."""
 
     request: types.JSONRPCRequest
     size_bytes: int
@@ -125,14 +126,15 @@ class _QueuedRequest:
 
 
 class RequestQueue:
-    """The requests of one connection: each waits, is in flight, and is then forgotten. No clock, no socket.
+    """The requests of one connection. Each waits, is then in flight, and is removed once it is answered. It
+    uses no clock and no socket.
 
     A client may send more requests than a server can store, without waiting for answers. So a few are in
     flight, the next ones wait in order, and one too many is refused. A request is in flight until its answer
     was sent, so a client that does not read makes no progress.
 
     Bounds per connection do not bound the server (200 clients at their bounds took 1.9 GB), so the slots are
-    shared. The first request of a connection needs none: every client makes progress, whatever the others do.
+    shared. The first request of a connection needs none, so every client makes progress, whatever others do.
     """
 
     def __init__(self, options: WebSocketServerOptions, slots: trio.CapacityLimiter) -> None:
@@ -142,7 +144,7 @@ class RequestQueue:
         self._in_flight: dict[object, _QueuedRequest] = {}
         self._bytes = 0
         self.refuses_new = False
-        """True during a shutdown: the requests in the queue are answered, and new ones refused."""
+        """True during a shutdown. The requests in the queue are then answered, and new ones refused."""
 
     @property
     def _all(self) -> tuple[_QueuedRequest, ...]:
@@ -190,8 +192,8 @@ class RequestQueue:
         return queued.request
 
     def answering(self, request_id: types.RequestId | None) -> None:
-        """Free the id of a request whose answer is sent now: a client may use it again as soon as it has the
-        answer. Until the answer was sent, the request stays in flight under the key `ANSWERING`."""
+        """Free the id of a request whose answer is sent now, because a client may use it again as soon as it
+        has the answer. Until the answer was sent, the request stays in flight under the key `ANSWERING`."""
         if (queued := self._in_flight.pop(request_id, None)) is not None:
             self._in_flight[ANSWERING] = queued
 
@@ -200,7 +202,7 @@ class RequestQueue:
         return self._forget(self._in_flight.pop(request_id, None))
 
     def cancel_waiting(self, notification: types.JSONRPCNotification) -> bool:
-        """Drop a request that is cancelled while it waits; it gets no answer. False for an unknown
+        """Drop a request that is cancelled while it waits, and gets no answer. Returns False for an unknown
         request."""
         request_id = (notification.params or {}).get("requestId")
         if not isinstance(request_id, str | int):
@@ -226,7 +228,7 @@ class RequestQueue:
 class _McpConnection:
     """A client's connection, between ASGI's messages and the SDK's streams.
 
-    Three tasks run alongside the SDK's: one reads, one sends, one passes on the requests that are due.
+    Three tasks run alongside the SDK's. One reads, one sends, and one passes the due requests to the SDK.
     """
 
     def __init__(
@@ -243,7 +245,7 @@ class _McpConnection:
         )
         self._requests = requests
         self._changed = trio.lowlevel.ParkingLot()
-        """Unparked when a request is done."""
+        """The parking lot that is woken when a request is done."""
 
     async def run(self, shutdown: Shutdown) -> None:
         """Serve until the client leaves, breaks a rule or does not read, or until the server is shut down.
@@ -278,7 +280,7 @@ class _McpConnection:
                 if isinstance(message, types.JSONRPCRequest):
                     slot = event.get(SLOT_KEY)
                     message = self._requests.take(message, size_bytes=len(data), slot=slot) or message
-                del text, data, event  # not to be held while the next line waits for a slow client
+                del text, data, event  # free the memory while the next line waits for a slow client
                 if isinstance(message, ErrorAnswer):
                     await refusals.send(SessionMessage(message.answer))
                 else:
@@ -287,7 +289,8 @@ class _McpConnection:
     async def _pass_on(self, message: types.JSONRPCMessage, from_client: FromClient) -> None:
         match message:
             case types.JSONRPCRequest():
-                # Here if possible, not in `_pass_on_due`, so that the client's later messages stay behind it.
+                # Pass it on here if possible, not in `_pass_on_due`. The client's later messages then stay
+                # behind it.
                 await self._pass_on_requests(from_client)
             case types.JSONRPCNotification() if message.method == CANCELLED and (
                 self._requests.cancel_waiting(message)
@@ -327,7 +330,7 @@ class _McpConnection:
                     message.id if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) else None
                 )
                 text = _encoded(message)
-                del item, message  # not to be held while the client takes the text
+                del item, message  # free the memory while the client takes the text
                 self._requests.answering(answered)
                 await self._websocket.send({"type": "websocket.send", "text": text})
                 self._done(ANSWERING)
@@ -353,7 +356,7 @@ def _encoded(message: types.JSONRPCMessage) -> str:
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True)
     except ValueError:
-        # A lone surrogate, as os.fsdecode makes them of file names: it costs the request, not the connection.
+        # A lone surrogate, as os.fsdecode makes of file names, ends the request and not the connection.
         if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             raise
         reason = "the server's answer cannot be written as JSON in UTF-8"

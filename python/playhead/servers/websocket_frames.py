@@ -35,8 +35,8 @@ MESSAGE_FRAGMENTS: Final = 131_072
 """Limits the frames of one message. An empty frame uses no byte of `message_bytes`, but takes some 15 µs."""
 
 OWN_BYTES: Final = 64 * KIB
-"""The length of a message past which it waits for one of the server's slots, because all clients may send
-long messages at once."""
+"""The length beyond which a message waits for one of the server's slots, because all clients may send long
+messages at once."""
 
 NO_SLOT: Final = "the server has as many requests in work as it can hold; try again later"
 NO_BINARY: Final = "expected text frames, got a binary one"
@@ -50,12 +50,13 @@ class FrameOptions:
     """Limits a message from the client, in any number of frames: 1 MiB, as over HTTP, and room for what
     surrounds its arguments. A longer one closes with 1009."""
     message_seconds: float = 20.0
-    """Limits the time from the first frame of a message to its last; then 1008."""
+    """Limits the time from the first frame of a message to its last. After that, the connection is closed
+    with 1008."""
     ping_seconds: float = 20.0
-    """The silence before a ping, and between two: half of what the usual proxies and NATs allow an idle
+    """The silence before a ping, and between two. It is half of what the usual proxies and NATs allow an idle
     connection."""
     silence_seconds: float = 60.0
-    """Limits the silence of the client, whose pongs count; then 1008."""
+    """Limits the silence of the client, whose pongs count. After that, the connection is closed with 1008."""
     send_seconds: float = 30.0
     """Limits the time in which a client takes 64 KiB: 2 KiB/s, a tenth of the slowest music."""
 
@@ -113,7 +114,7 @@ class FramedWebSocket:
             return {"type": "websocket.connect"}
         assert self._frames is not None, "an application accepts before it receives"
         frames = self._frames
-        frames.excuse(trio.current_time())  # the client was not silent: nothing was read meanwhile
+        frames.excuse(trio.current_time())  # nothing was read meanwhile, so the client was not silent
         self._release_slot()
         while True:
             event = frames.next_event()
@@ -142,7 +143,7 @@ class FramedWebSocket:
         """Send the control frames that are due, and read once."""
         now = trio.current_time()
         if self._sending.locked():
-            frames.excuse(now)  # the client takes an answer, and can get no ping before the end of that
+            frames.excuse(now)  # the client is taking an answer, and a ping can be sent only after it
         frames.on_time(now)
         if not self._sending.locked():
             await self._send_control(frames)
@@ -204,7 +205,7 @@ class FramedWebSocket:
         if frames is None:
             return
         self._release_slot()
-        # Only if the application has not closed: a second close sends nothing.
+        # This sends nothing if the application has closed before.
         await self._close(frames, CloseReason.INTERNAL_ERROR, "")
         with trio.move_on_after(self._closing_seconds):
             while frames.closed is None:

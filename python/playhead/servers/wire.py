@@ -12,9 +12,9 @@ import trio
 from playhead.limits import KIB
 
 SEND_BYTES: Final = 64 * KIB
-"""The size of the pieces that `send_seconds` limits."""
+"""The size of the pieces that are sent. `send_seconds` limits each piece."""
 RECEIVE_BYTES: Final = 16 * KIB
-"""Limits one read."""
+"""Limits the bytes of one read."""
 
 
 class ClientGoneError(ConnectionError):
@@ -47,7 +47,7 @@ class Wire:
         try:
             with memoryview(data) as view:
                 if isinstance(self._stream, trio.SocketStream):
-                    # No checkpoint before it, or the pages of all clients would be in memory at once.
+                    # A checkpoint before this line would bring the pages of all clients into memory at once.
                     with suppress(BlockingIOError):
                         sent = os.write(self._stream.socket.fileno(), view)
                 while sent < len(view):

@@ -141,7 +141,7 @@ CACHE_LAWS: tuple[CacheLaw, ...] = (
 # --- claims -------------------------------------------------------------------------------------------------
 
 WAIT_SECONDS = 60.0
-"""The time of a wait, longer than any law takes: a cache that never wakes a waiter fails, after
+"""The time of a wait, longer than any law takes. A cache that never wakes a waiter fails, after
 `MOST_SECONDS`."""
 MOST_SECONDS = 10.0
 

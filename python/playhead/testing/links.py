@@ -24,14 +24,14 @@ from math import inf
 import trio
 
 QUANTUM_SECONDS = 0.002
-"""The duration of a slice at the bottleneck: short compared with any latency worth measuring, long compared
-with a wake-up."""
+"""The duration of a slice at the bottleneck. It is short compared with any latency worth measuring, and long
+compared with a wake-up."""
 
 QUANTUM_MIN_BYTES = 1024
 QUANTUM_MAX_BYTES = 64 * 1024
 CREDIT_SECONDS = 0.005
-"""The lateness that a sender may make up for. Without it each late wake-up loses rate; with much more, a
-burst at the start would be free."""
+"""Limits the lateness that a sender may make up for. Without it, each late wake-up would lose rate; with much
+more, a burst at the start would be free."""
 
 QUEUED_QUANTA = 512
 """Limits the slices in transit in one direction of a connection: enough for 1 s of latency at 2 ms each."""
@@ -119,7 +119,7 @@ async def carry(
             await depart()
         whole = True
     except* (trio.BrokenResourceError, trio.ClosedResourceError):
-        pass  # one end is gone: bytes in transit are lost
+        pass  # one end is gone, and bytes in transit are lost
     return whole
 
 

@@ -42,34 +42,35 @@ class ScriptedPages:
     """Limits the bytes of an answer."""
     blobs_a_page: int = 1
     ignore_range: bool = False
-    """Every answer is the whole resource."""
+    """If true, every answer is the whole resource."""
     ignore_range_until_end: bool = False
-    """Every answer is the whole resource, except for a read past the end, which is answered as `end` says."""
+    """If true, every answer is the whole resource, except for a read past the end, which is answered as `end`
+    says."""
     own_page_bytes: int | None = None
-    """`start` is honoured, `end` is not: every answer has this many bytes."""
+    """If set, `start` is honoured and `end` is not: every answer has this many bytes."""
     overlap_bytes: int = 0
-    """Every answer has this many bytes more than requested."""
+    """The number of bytes beyond the requested ones in every answer."""
     overlap_lies: bool = False
-    """The bytes past the request differ from the resource's."""
+    """If true, the bytes beyond the requested ones differ from the resource's."""
     end: EndStyle = "empty_blob"
     done_with_data: bool = False
-    """The last page has its data and a `[DONE]` blob."""
+    """If true, the last page has its data and a `[DONE]` blob."""
     delay: Callable[[int, int, int], float] | float = 0.0
-    """Seconds before the answer to `(start, end, number of the read)`."""
+    """Returns the seconds before the answer to `(start, end, number of the read)`."""
     serial: bool = False
-    """Reads are answered one after the other."""
+    """If true, reads are answered one after the other."""
     faults: Mapping[int, Sequence[PlayheadError]] = field(default_factory=dict)
-    """Errors in place of the first answers to reads that include this offset."""
+    """Maps an offset to the errors that replace the first answers to reads that include it."""
     stalls: Mapping[int, float] = field(default_factory=dict)
-    """Seconds that the first read that includes this offset waits."""
+    """Maps an offset to the seconds that the first read that includes it waits."""
     spoil: Callable[[int, bytes], bytes] | None = None
-    """Changes the bytes of a page: `(start, data)`."""
+    """Changes the bytes of a page, given `(start, data)`."""
     rewrite: Callable[[int, Page], Page] | None = None
-    """Changes a whole answer: `(start, page)`."""
+    """Changes a whole answer, given `(start, page)`."""
     endless: bool = False
-    """`data` repeats without end."""
+    """If true, `data` repeats without end."""
     plain: bool = False
-    """Blobs are plain bytes, not base64 text."""
+    """If true, blobs are plain bytes, not base64 text."""
     mime_type: str | None = "application/octet-stream"
     reads: list[ReadRecord] = field(default_factory=list)
     in_flight: int = 0

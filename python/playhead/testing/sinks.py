@@ -24,7 +24,7 @@ MakeSink = Callable[[], Sink]
 SinkLaw = Callable[[MakeSink], Awaitable[None]]
 
 PATIENCE_SECONDS = 20.0
-"""Limits a law: a sink that takes longer hangs."""
+"""Limits the time of a law. A sink that takes longer hangs."""
 _STEREO = PcmFormat(rate_hz=44100, channels=2)
 _FORMATS = (
     PcmFormat(rate_hz=8000, channels=1),
@@ -230,7 +230,7 @@ async def _play(sink: Sink, *buffers: PcmBuffer) -> None:
 
 @asynccontextmanager
 async def _playing(make_sink: MakeSink, buffer: PcmBuffer) -> AsyncIterator[trio.CancelScope]:
-    """Play `buffer` in a task; enter the block once another sink has played a buffer meanwhile."""
+    """Play `buffer` in a task. The block is entered once another sink has played a buffer meanwhile."""
     with _patience():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(make_sink().play, PcmSequence(buffer))

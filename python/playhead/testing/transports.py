@@ -272,4 +272,4 @@ TRANSPORT_LAWS: tuple[TransportLaw, ...] = (
     leaving_in_the_middle_of_a_request_ends_it,
     an_exception_of_the_body_comes_out,
 )
-"""The suite."""
+"""The laws of the suite."""

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from playhead.agent.tool_use import (
+from playhead.agent.tool_use import ToolUseParser
+from playhead.agent.tool_use_block import (
     CallBroken,
     CallNamed,
     CallWritten,
     TextRun,
     ToolUseEvent,
-    ToolUseParser,
     arguments_of,
 )
 from playhead.limits import DEFAULT_LIMITS

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from playhead.check.arguments.generate import MAX_INVALID, MAX_VALID, ToolArguments, arguments_for
-from playhead.check.arguments.values import of_pattern
+from playhead.check.arguments.patterns import of_pattern
 from playhead.content.findings import Notes
 from playhead.content.validation_schema import check_output
 

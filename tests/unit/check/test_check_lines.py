@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playhead.check.catalogue import CheckKind
-from playhead.check.commands.check import WIDTH, report_lines
+from playhead.check.commands.check_view import WIDTH, report_lines
 from playhead.check.results import Check, TestResult
 from tests.unit.check.report_kit import CONTENT, SCHEMA, report
 

@@ -260,7 +260,7 @@ async def test_resources_of_text_and_templates_that_need_values() -> None:
 async def test_a_server_that_limits_how_often_it_is_asked(
     words: bool, for_good: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target, "TOO_OFTEN_WAITS", (0.0, 0.0))
+    monkeypatch.setattr(target, "RATE_LIMIT_PAUSES", (0.0, 0.0))
     numbers = count()
 
     async def handle(exchange: Exchange) -> None:

@@ -21,7 +21,8 @@ from mcp.shared.uri_template import UriTemplate
 
 from playhead.errors import UsageError
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
-from playhead.servers.audio.audio_server import TEMPLATE, URI, open_audio_server, serve
+from playhead.servers.audio.audio_server import open_audio_server, serve
+from playhead.servers.audio.audio_tools import TEMPLATE, URI
 from playhead.servers.ranged_resource import SERVED_PAGE_BYTES
 from tests.servers.loopback import started
 from tests.servers.messages import initialize

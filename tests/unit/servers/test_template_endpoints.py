@@ -27,9 +27,11 @@ from playhead.client.transports.sdk_websocket import websocket_transport
 from playhead.errors import ConnectError, UpgradeRefusedError, UsageError
 from playhead.servers.serving import Shutdown
 from playhead.servers.template import TemplateServerOptions
+from playhead.servers.template.handlers import TemplateServer
 from playhead.servers.template.metrics import Metrics
+from playhead.servers.template.pager import Pager
 from playhead.servers.template.resources import Resources, ShippedPages
-from playhead.servers.template.serve import Pager, TemplateServer, open_template_server, serve
+from playhead.servers.template.serve import open_template_server, serve
 from playhead.servers.template.tools import Arguments, TemplateTool
 from tests.servers.loopback import started
 

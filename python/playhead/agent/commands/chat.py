@@ -164,7 +164,7 @@ def _message(argument: str | None, *, json_output: bool) -> str | None:
 def _replay(
     path: Path, *, pace: float | None, verbose: bool, json_output: bool, deadline: float | None
 ) -> None:
-    """Show the recording at `path` as the turn was shown. Does not return."""
+    """Show the recording at `path` as the turn was shown. Never returns."""
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.agent import recording as recordings
@@ -199,7 +199,7 @@ class ChatSetup:
 
     model: AbstractAsyncContextManager[Model]
     message: str | None
-    """None: a conversation at the terminal."""
+    """The message of a single turn; None for a conversation at the terminal."""
     servers: tuple[str, ...] | None
     config: Path | None
     allow: tuple[ApprovalRule, ...]
@@ -208,7 +208,7 @@ class ChatSetup:
     tool_config: Path | None
     trusted: bool
     sink: Sink | None
-    """None: nothing is played."""
+    """The sink that plays audio; None plays nothing."""
     system: str
     record: Path | None
     verbose: bool
@@ -219,8 +219,9 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     from playhead.agent.agent import Agent
     from playhead.agent.approvals import Approvals
     from playhead.agent.commands.chat_questions import Questions, how_to_allow
-    from playhead.agent.commands.chat_terminal import TerminalChat, TerminalLines
+    from playhead.agent.commands.chat_terminal import TerminalChat
     from playhead.agent.commands.chat_view import ChatView, TurnSummary
+    from playhead.agent.commands.terminal_lines import TerminalLines
     from playhead.agent.playback_tools import player_tools
     from playhead.agent.recording import Recorder
     from playhead.config.servers import default_servers, load_servers
@@ -324,7 +325,7 @@ def _playing(player: Player) -> str:
 
 
 def _can_ask(terminal: Terminal) -> bool:
-    """Tell if a person can read questions and type answers."""
+    """Return True if a person can read questions and type answers."""
     return sys.stdin.isatty() and sys.stderr.isatty() and not terminal.json_output
 
 
@@ -373,7 +374,7 @@ async def _open_hub(
 
 
 def is_readable(url: str | None) -> bool:
-    """Tell if the network can read requests to `url`, key included: plain HTTP to another machine."""
+    """Return True if the network can read requests to `url`, key included: plain HTTP to another machine."""
     from playhead.net_guard import is_loopback
 
     return url is not None and url.lower().startswith("http://") and not is_loopback(url)

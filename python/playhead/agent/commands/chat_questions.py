@@ -57,7 +57,7 @@ class Questions:
         self._read = read
         self._lock = trio.Lock()
         self.is_open = False
-        """A question is waiting: the next line answers it. False again if asking is cancelled."""
+        """True while a question waits, and the next line answers it."""
 
     async def approve(self, request: ApprovalRequest) -> Approval:
         """Ask about a call. Anything but yes means no, including the end of input."""
@@ -98,7 +98,7 @@ class Questions:
                 if text is None:
                     return Reply(action="cancel")
             if question.required - content.keys() - _with_defaults(question):
-                return Reply(action="cancel")  # a required field without a schema: it could not be asked for
+                return Reply(action="cancel")  # the schema has no such field, so nothing could be asked
             return Reply(action="accept", content=content)
 
     async def _visit(self, url: str) -> Reply:
@@ -203,7 +203,7 @@ def _with_defaults(question: Question) -> set[str]:
 
 
 def _drop_typed() -> None:
-    """Drop pending input, which was typed before the question could be read."""
+    """Discard input that was typed before the question could be read."""
     if sys.stdin.isatty():
         import termios
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from playhead.playback.state import PlayerEvent
 
 _SHOWN_CHARS: Final = 1000
-"""The limit for a name, arguments or a reason."""
+"""Limits a name, arguments or a reason."""
 
 
 class ChatView:
@@ -120,7 +120,7 @@ class ChatView:
         self._terminal.line(text[:_SHOWN_CHARS], style=style)
 
     def _failure(self, what: str, why: str) -> None:
-        """Show a failure on as many lines as needed: the end of `why` says what to do."""
+        """Show a failure on as many lines as needed, because the end of `why` has the remedy."""
         self._say(f"✗ {escape_line(what[:_SHOWN_CHARS])}: {why[:_SHOWN_CHARS]}", "red")
 
     def _say(self, text: str, style: str = "yellow") -> None:
@@ -274,7 +274,7 @@ def _show_result(processed: ProcessedResult, terminal: Terminal) -> None:
 
 
 def raise_if_refused(result: TurnResult) -> None:
-    """Raise `ToolFailedError` if the turn made calls and each of them was refused: nothing was done."""
+    """Raise `ToolFailedError` if the turn made calls and each was refused, so that nothing was done."""
     refused = [outcome.result.name for outcome in result.outcomes if outcome.result.status == "denied"]
     if refused and len(refused) == len(result.outcomes):
         calls = "the tool call was" if len(refused) == 1 else f"all {len(refused)} tool calls were"

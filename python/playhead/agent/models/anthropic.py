@@ -12,7 +12,7 @@
 Calls and results may appear in a request without `tools`, as in the last answer of a turn whose budget is
 used up: the API accepts that since 27 February 2025 (release notes; issue 849 of anthropic-sdk-python).
 
-`temperature` is never sent: the API's types no longer have it, and newer models refuse it.
+`temperature` is never sent, because the API's types no longer have it and newer models refuse it.
 
 A reply is a list of content blocks, each with its index: started, extended by deltas, and stopped. They are
 stored unchanged for the next request.
@@ -70,10 +70,10 @@ from playhead.limits import MIB
 __all__ = ["MAX_TOKENS", "AnthropicDecoder", "AnthropicModel", "encode"]
 
 MAX_TOKENS: Final = 8192
-"""The default: the API requires a number, and every model since 3.5 supports this one."""
+"""The default of `max_tokens`. The API requires a number, and every model since 3.5 supports this one."""
 
 API_VERSION: Final = "2026-10-21"
-"""The version that the official SDK 2.12 asks for, whose types the codec follows."""
+"""The version of the API. The official SDK 2.12, whose types the codec follows, asks for it."""
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 ANTHROPIC: Final = MediaPolicy(
@@ -156,7 +156,8 @@ def _content(message: Message) -> list[dict[str, Any]]:
 
 
 def _has_its_calls(message: AssistantMessage) -> bool:
-    """Tell if the original blocks match the results: middleware can remove calls and add some."""
+    """Return True if the calls in the original blocks still match the message. Middleware can remove calls
+    and add some."""
     made = [text_at(block, "id") for block in message.raw if block.get("type") == "tool_use"]
     return made == [call.id for call in message.calls]
 
@@ -168,8 +169,8 @@ def _own(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_unsendable(block: Mapping[str, Any]) -> bool:
-    """Tell if the API refuses this block, although its model wrote it: blank text, or thinking that was cut
-    off before its signature."""
+    """Return True if the API refuses this block, although its model wrote it: blank text, or thinking that
+    was cut off before its signature."""
     if block.get("type") == "thinking":
         return not text_at(block, "signature")
     return block.get("type") == "text" and not text_at(block, "text").strip()
@@ -222,7 +223,7 @@ def _id(call_id: str) -> str:
 
 
 def _end_without_space(last: dict[str, Any]) -> None:
-    """Strip the end of a partial reply: the API refuses one that ends in white space."""
+    """Strip the end of a partial reply, because the API refuses one that ends in white space."""
     block = last["content"][-1]
     if last["role"] == "assistant" and block["type"] == "text":
         last["content"][-1] = {**block, "text": text_at(block, "text").rstrip()}
@@ -244,7 +245,7 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 
 
 def unreadable(text: str) -> dict[str, Any]:
-    """Wrap arguments that aren't an object, as the API's documentation suggests: it accepts only objects."""
+    """Wrap arguments that aren't an object, as the API's documentation suggests. It accepts only objects."""
     return {"INVALID_JSON": text}
 
 

@@ -31,7 +31,7 @@ JPEG, PNG, GIF, WEBP = "image/jpeg", "image/png", "image/gif", "image/webp"
 _ALIASES: Final = {"image/jpg": JPEG, "image/pjpeg": JPEG, "image/x-png": PNG}
 _MIME: Final = re.compile(r"[\w.+-]{1,50}/[\w.+-]{1,50}", re.ASCII)
 _HEAD_CHARS: Final = SNIFF_BYTES // 3 * 4
-"""Whole groups of base64 that hold enough bytes for sniffing."""
+"""The length of the beginning that is sniffed: whole groups of base64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +40,18 @@ class MediaPolicy:
 
     images: frozenset[str] = frozenset()
     audio: tuple[tuple[AudioFormat, str], ...] = ()
-    """Formats, each with the provider's MIME type for it."""
+    """The audio formats, each with the provider's MIME type for it."""
     item_chars: int = 0
-    """The limit of one attachment."""
+    """Limits one attachment, in characters of base64."""
     request_chars: int = 0
-    """The limit of all attachments in a request. The newest have priority: the old ones were seen before."""
+    """Limits all attachments in a request. The newest have priority, because the old ones were seen
+    before."""
     items: int = 0
-    """The limit on the number of attachments in a request."""
+    """Limits the number of attachments in a request."""
 
 
 TEXT_ONLY: Final = MediaPolicy()
-"""The policy for a model that neither sees nor hears."""
+"""The policy for a model that accepts neither images nor audio."""
 
 
 def fit_media(messages: Sequence[Message], policy: MediaPolicy) -> tuple[Message, ...]:

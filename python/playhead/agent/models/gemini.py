@@ -67,12 +67,12 @@ from playhead.limits import MIB
 __all__ = ["GeminiDecoder", "GeminiModel", "encode"]
 
 _OLD: Final = re.compile(r"gemini-[12](?![0-9])")
-"""Models before Gemini 3. Names without a number (`gemini-flash-latest`) mean the newest."""
+"""Matches the models before Gemini 3. Names without a number (`gemini-flash-latest`) mean the newest."""
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _UNSIGNED: Final = "skip_thought_signature_validator"
 """The API's documented marker for calls without a signature of its own."""
 _IN_RESULTS: Final = frozenset({JPEG, PNG, WEBP})
-"""The types that `functionResponse.parts` accepts, of those that are sent."""
+"""Those of the sent types that `functionResponse.parts` accepts."""
 GEMINI: Final = MediaPolicy(
     images=frozenset({JPEG, PNG, WEBP, "image/heic", "image/heif"}),
     audio=(
@@ -107,7 +107,7 @@ class GeminiModel(HttpModel):
         return encode(request, model=self._model, media=self._media)
 
     def _decoder(self) -> GeminiDecoder:
-        # Generated ids must differ from those of every other reply.
+        # Generated ids must be unique among all replies.
         return GeminiDecoder(call_prefix=f"call-{secrets.token_hex(8)}")
 
 
@@ -180,7 +180,7 @@ def _model_parts(message: AssistantMessage, wire_ids: dict[str, str], *, old: bo
                 if part.text:
                     parts.append({"text": part.text})
             case Thinking():
-                pass  # from another model, without a signature
+                pass  # another model's call has no signature
             case ToolCall():
                 wire_ids[part.id] = part.id
                 made = {"id": part.id, "name": _name(part.name), "args": dict(part.arguments or {})}
@@ -259,7 +259,8 @@ _STOPS: Final[Mapping[str, StopReason]] = {
         "refused",
     ),
 }
-"""Any other reason (`MALFORMED_FUNCTION_CALL`, …) is reported by its name, as `other`."""
+"""Translates the reasons to stop. Any other one (`MALFORMED_FUNCTION_CALL`, …) becomes `other`, with its name
+as the reason."""
 
 
 class GeminiDecoder(ReplyDecoder):

@@ -38,14 +38,15 @@ if TYPE_CHECKING:
 
 NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 TIMEOUT_SECONDS: Final = 600.0
-"""The longest silence, as in the providers' SDKs: models think for minutes, and a local one may have to
-load."""
+"""Limits the silence of a provider, as in the providers' SDKs: models think for minutes, and a local one may
+have to load."""
 MAX_RETRIES: Final = 2
 """The number, and the delays, of the SDKs of OpenAI and Anthropic."""
 FIRST_DELAY_SECONDS: Final = 0.5
 LONGEST_DELAY_SECONDS: Final = 8.0
 LONGEST_RETRY_AFTER_SECONDS: Final = 60.0
-"""If the provider asks for a longer wait, the request is not sent again: the turn would seem to hang."""
+"""Limits the wait that a provider may ask for. After a longer one the request is not sent again, because the
+turn would seem to hang."""
 
 
 class HttpModel(ABC):
@@ -54,7 +55,7 @@ class HttpModel(ABC):
     _provider: ClassVar[Provider]
     _default_url: ClassVar[str]
     _path: ClassVar[str]
-    """Follows the base URL."""
+    """The path below the base URL."""
     _default_media: ClassVar[MediaPolicy]
     _needs_key: ClassVar[bool] = True
     _key_header: ClassVar[str] = "authorization"
@@ -185,7 +186,7 @@ class HttpModel(ABC):
         return httpx2.AsyncClient(timeout=self._timeout, follow_redirects=False)
 
     async def _send(self, client: httpx2.AsyncClient, body: dict[str, Any]) -> httpx2.Response:
-        """Return the successful response, whose body is still to be read."""
+        """Return the successful response. Its body is not read yet."""
         message = client.build_request("POST", self._url, json=body, headers=self._headers)
         redact_query(message)  # the HTTP library logs URLs, and this one may hold a key or a password
         retries = 0

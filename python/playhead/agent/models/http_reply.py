@@ -38,7 +38,7 @@ from playhead.retry import retry_after_seconds
 _KEYS: Final = re.compile(
     r"\b(?:sk|pk|gsk|xai)[-_][^\s\"',;]{6,}|\bAIza[\w-]{6,}|\bBearer\s+\S+", re.IGNORECASE
 )
-"""Strings that look like a key: providers quote one (or its ends) when they refuse it."""
+"""Matches strings that look like a key. Providers quote one (or its ends) when they refuse it."""
 
 
 def transport_error(error: BaseException | None, *, place: str) -> TransportError:
@@ -74,7 +74,7 @@ def _message_in(body: object) -> str:
 
 
 ERROR_BODY_BYTES: Final = 64 * KIB
-"""The part of an error's body that is read: the message is in the first few hundred bytes."""
+"""Limits the part of an error's body that is read. The message is in the first few hundred bytes."""
 DRAIN_BYTES: Final = 64 * KIB
 DRAIN_SECONDS: Final = 0.1
 """Limits the wait for the closing chunk, which alone may follow `[DONE]`. Once it is read, the connection can
@@ -92,7 +92,7 @@ class Body:
     def __init__(self, response: httpx2.Response) -> None:
         self.place = response.request.url.host
         self.complete = False
-        """Set to true once nothing relevant can follow; the connection is then reused if possible."""
+        """True once nothing relevant can follow. The connection is then reused if possible."""
         self._response = response
         self._chunks = response.aiter_bytes()
         self._over = False
@@ -231,7 +231,7 @@ async def read_failure(
     body: Any = text
     with suppress(ValueError, RecursionError):
         body = json.loads(text)
-    # Some gateways report an error with HTTP 200: then the body has it.
+    # Some gateways send an error with HTTP 200, in the body.
     if response.is_success and not (isinstance(body, Mapping) and body.get("error")):
         return ModelError(
             f"expected a stream (text/event-stream) from {place}, got {_content_type(response)}; check that"

@@ -16,7 +16,7 @@ from playhead.protocol.messages import check_structure
 from playhead.strict_json import parse_json
 
 UNNAMED: Final = "unnamed"
-"""The name of a call without one: with an empty name, no provider would accept the conversation."""
+"""The name of a call without a name. No provider would accept a conversation with an empty one."""
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -58,11 +58,12 @@ def wire_name(name: str) -> str:
 def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
     """Parse a call's arguments. Return them and "", or None and the mistake, for the model to read.
 
-    Blank text means `{}`."""
+    Blank text means `{}`.
+    """
     if not text.strip():
         return {}, ""
     try:
-        # Nesting beyond this limit could be parsed but not written again: it would fail every later request.
+        # Deeper nesting could be parsed, but not written again, and so every later request would fail.
         check_structure(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
         value = parse_json(text)
     except LimitError:
@@ -142,5 +143,5 @@ def stream_error(error: Any, *, provider: Provider) -> ModelError:
 
 
 def is_object(text: str) -> bool:
-    """Tell if `text` is a complete JSON object, so that no more of it can follow."""
+    """Return True if `text` is a complete JSON object, so that no more of it can follow."""
     return text.rstrip().endswith("}") and parse_arguments(text)[0] is not None

@@ -197,7 +197,7 @@ def _messages(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
-    # No `strict`: it would make every optional argument required.
+    # `strict` is not sent, because it would make every optional argument required.
     function: dict[str, Any] = {"name": spec.name, "parameters": object_schema(spec.parameters)}
     if spec.description:
         function["description"] = spec.description
@@ -205,7 +205,7 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _content(parts: tuple[Text | Attachment, ...]) -> str | list[dict[str, Any]]:
-    # A plain string if possible: not every server reads lists.
+    # The content is a plain string if possible, because not every server reads lists.
     if all(isinstance(part, Text) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, Text))
     return [_part(part) for part in parts]
@@ -248,7 +248,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 def _results(message: ToolMessage) -> Iterator[dict[str, Any]]:
     for result in message.results:
         yield {"role": "tool", "tool_call_id": result.call_id, "content": result_text(result)}
-    # A tool message holds only text, and all must directly follow the calls: media come after the last.
+    # A tool message holds only text, and all must directly follow the calls. So media follow the last one.
     parts: list[Text | Attachment] = []
     for result in message.results:
         if result.media:

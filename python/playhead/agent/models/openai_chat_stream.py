@@ -1,11 +1,12 @@
 """The decoder of Chat Completions streams, OpenAI's own and the variants of compatible servers.
 
-Theory of operation. Chunks go in with `feed`, pieces come out; `finish` returns the last ones. A call is
+`feed` takes a chunk and returns the pieces that it completes; `finish` returns the last ones. A call is
 announced as soon as its name is known. It is ready when its arguments are a whole object and the next call
-begins, or else when the reply ends: calls may be interleaved, so the start of another call alone proves
-nothing.
+begins, or else when the reply ends. The start of another call alone proves nothing, because calls may be
+interleaved.
 
-The `index` says which call a delta belongs to. Servers get it wrong in these ways, all of which are handled:
+The `index` names the call that a delta belongs to. Servers get it wrong in these ways, all of which are
+handled:
 
 * no index: a delta with a known id belongs to that call, one with a name begins a call, and any other
   continues the last call;
@@ -51,7 +52,7 @@ from playhead.errors import ModelError
 from playhead.escaping import shortened
 
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
-"""The names that compatible servers use for thinking: DeepSeek, Moonshot, vLLM; OpenRouter, Groq."""
+"""The fields in which compatible servers send thinking: DeepSeek, Moonshot, vLLM; OpenRouter, Groq."""
 
 _CALL_KEYS: Final = frozenset({"index", "id", "type", "function"})
 
@@ -61,7 +62,7 @@ class _Call:
     """A call that may still be streaming."""
 
     wire_id: str
-    """The first id that the server sent; "" if none."""
+    """The first id that the server sent; empty if none."""
     id: str
     name: str = ""
     written: list[str] = field(default_factory=list)
@@ -80,7 +81,7 @@ class _Call:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Consecutive text or thinking."""
+    """A run of consecutive text or thinking."""
 
     kind: type[Text | Thinking]
     written: list[str]
@@ -200,7 +201,8 @@ class ChatDecoder(ReplyDecoder):
         return pieces
 
     def _find(self, index: Any, wire_id: str, name: str, touched: list[_Call]) -> _Call | None:
-        """Find the call that a delta continues; None if it begins one."""
+        """Find the call that a delta continues. None means that the delta begins one."""
+        # Look by index, else by id, else take the latest call.
         if isinstance(index, int):
             call = self._by_index.get(index)
         elif wire_id and (wire_id in self._by_id or name):
@@ -209,13 +211,15 @@ class ChatDecoder(ReplyDecoder):
             call = self._calls[-1] if self._calls else None
         if call is None or not name or not call.name:
             return call
+        # The delta has a name although the call has one: it repeats that name, or begins another call.
         if wire_id and call.wire_id and wire_id != call.wire_id:
             return None
         if wire_id and isinstance(index, int):
             return call
-        # A repeated name alone continues the call, unless the call is complete or this chunk has already had
-        # a part of it.
-        return None if name != call.name or call in touched or call.is_whole else call
+        # Without ids, the same name continues the call, unless the call is complete or this chunk already
+        # had a part of it.
+        is_new = name != call.name or call in touched or call.is_whole
+        return None if is_new else call
 
     def _begin(self, index: Any, wire_id: str) -> _Call:
         call_id = wire_id
@@ -269,7 +273,7 @@ class ChatDecoder(ReplyDecoder):
         return (raw,) if raw else ()
 
     def _count(self, usage: Any) -> None:
-        # Servers that report usage in every chunk report the sum so far: the last report counts.
+        # Servers that report usage in every chunk report the sum so far, so the last report counts.
         if isinstance(usage, Mapping):
             self._usage = TokenUsage(
                 input_tokens=count_at(usage, "prompt_tokens"),

@@ -59,7 +59,7 @@ from playhead.escaping import shortened
 __all__ = ["OpenAIResponsesModel", "ResponsesDecoder", "encode", "reasons"]
 
 _UNREASONING: Final = ("gpt-3", "gpt-4", "chatgpt-4")
-"""The beginnings of the names of models that don't reason."""
+"""The prefixes of the names of models that don't reason."""
 OPENAI_RESPONSES: Final = replace(OPENAI, audio=())  # its input has no audio
 
 
@@ -117,7 +117,7 @@ def encode(
                 "name": spec.name,
                 "description": spec.description,
                 "parameters": object_schema(spec.parameters),
-                # Explicit: this API's default is strict, which makes every optional argument required.
+                # The API's default is strict, which makes every optional argument required.
                 "strict": False,
             }
             for spec in request.tools
@@ -147,7 +147,7 @@ def _items(message: Message) -> Iterator[dict[str, Any]]:
 
 
 def _own(message: AssistantMessage) -> Iterator[dict[str, Any]]:
-    """Send the items back unchanged, but only the calls that are still in the message: they have results."""
+    """Return the items unchanged, but only those calls that are still in the message and so have results."""
     if not message.raw:
         yield from _foreign(message)
         return
@@ -157,7 +157,7 @@ def _own(message: AssistantMessage) -> Iterator[dict[str, Any]]:
     ]
     sent = {item.get("call_id") for item in items}
     while items and items[-1].get("type") == "reasoning":
-        # The reply was cut off after it; the API refuses reasoning "without its required following item".
+        # The reply ended after this item. The API refuses reasoning "without its required following item".
         items.pop()
     for item in items:
         match item.get("type"):
@@ -224,7 +224,7 @@ class _Item:
     """One output item so far."""
 
     written: list[str] = field(default_factory=list)
-    """The deltas: of a message's text, of thoughts, or of a call's arguments."""
+    """The deltas of a message's text, of thoughts, or of a call's arguments."""
     kind: type[Text | Thinking | ToolCall] | None = None
     call_id: str = ""
     name: str = ""
@@ -239,7 +239,7 @@ class ResponsesDecoder(ReplyDecoder):
         self._items: dict[int, _Item] = {}
         self._refusal: list[str] = []
         self._last: Mapping[str, Any] | None = None
-        """The response, from the event that ended it."""
+        """The response object of the event that ended it."""
 
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
         match event.get("type"):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from playhead.agent.models.http_model import HttpModel
 
 _NO_KEY: Final = "none"
-"""Stands for the key of a local server, in a request that must have one."""
+"""Replaces a missing key, because the models require one and a local server ignores it."""
 
 
 def _openai(name: str, key: str | None, base_url: str | None) -> HttpModel:
@@ -53,7 +53,7 @@ class ProviderEntry:
     """A row of the table."""
 
     make: Callable[[str, str | None, str | None], HttpModel]
-    """Makes a model of its name, key and base URL, whose module is imported then."""
+    """Makes a model from its name, key and base URL. It imports the model's module."""
     key_variables: tuple[str, ...]
     """The environment variables that the provider's own tools read its key from."""
 

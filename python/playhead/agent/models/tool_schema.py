@@ -2,16 +2,16 @@
 
 OpenAI and Anthropic (`object_schema`) refuse the whole request, with every other tool in it, if one schema
 has `anyOf`, `oneOf` or `allOf` at its root ("input_schema does not support oneOf, allOf, or anyOf at the top
-level"), or a root type other than `object`. So the properties of these are folded into the root: the model
+level"), or a root type other than `object`. So the properties of these are folded into the root. The model
 still sees every argument, and the tool's own server still checks how they combine. Below the root everything
 is allowed and unchanged.
 
 Gemini (`gemini_parameters`, for `parametersJsonSchema`) refuses the whole request for a `$ref` next to other
 keywords, one that points outside `$defs`, and a root that isn't an object. So references within the schema
-are inlined, and the keywords next to them preserved. A reference of a recursive type can't be inlined: it
-stays, without other keywords. `parameters`, the older field, takes a subset of OpenAPI 3.0: it has no
-`additionalProperties: {…}`, `oneOf`, `const` or list of types. Source: `FunctionDeclaration` of google-genai
-3.4, and the API's page about JSON Schema.
+are inlined, and the keywords next to them preserved. A reference of a recursive type can't be inlined, so it
+stays, without other keywords. `parameters`, the older field, takes a subset of OpenAPI 3.0 without
+`additionalProperties: {…}`, `oneOf`, `const` and lists of types. Source: `FunctionDeclaration` of
+google-genai 3.4, and the API's page about JSON Schema.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def object_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _fold(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[dict[str, Any], list[str]]:
     """Collect the properties of `schema`, and the names that are required in every case.
 
-    Each reference is followed once: a second time it would add nothing, and definitions that refer to each
-    other twice would double the work at each level.
+    Each reference is followed once, because a second time would add nothing, and definitions that refer to
+    each other twice would double the work at each level.
     """
     if not isinstance(schema, Mapping):
         return {}, []
@@ -51,6 +51,7 @@ def _fold(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[di
         inner, needed = _fold(branch, whole, followed)
         properties = {**inner, **properties}
         required += [name for name in needed if name not in required]
+    # A property of several alternatives gets the alternatives of its schemas, and is never required.
     choices: dict[str, list[Any]] = {}
     for branch in (branch for key in _EITHER for branch in _branches(schema, key)):
         for name, value in _fold(branch, whole, followed)[0].items():
@@ -93,15 +94,15 @@ def _at_pointer(root: Mapping[str, Any], pointer: str) -> Any:
 
 
 _DROPPED: Final = frozenset({"$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "$vocabulary"})
-"""Keywords that don't constrain a value."""
+"""The keywords that are dropped, because they don't constrain a value."""
 _DEFINITIONS: Final = ("$defs", "definitions")
 _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", *_DEFINITIONS})
-"""Keywords whose keys are names, not keywords."""
+"""The keywords whose keys are names, not keywords."""
 _VALUES: Final = frozenset({"const", "default", "enum", "examples", "required"})
-"""Keywords whose values are not schemas."""
+"""The keywords whose values are not schemas."""
 _MOST_INLINED: Final = 20_000
-"""Limits the keywords, names and values that are inlined for one schema. Definitions that refer to each other
-twice double with each level."""
+"""Limits the keywords, names and values that are inlined for one schema, because definitions that refer to
+each other twice double with each level."""
 _DEEPEST: Final = 16
 """Limits the references inlined within each other."""
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from playhead.check.arguments.number_range import Range
+from playhead.check.arguments.patterns import MAX_STRING
 from playhead.check.arguments.values import (
     MAX_ITEMS,
-    MAX_STRING,
     SAFE_INTEGER,
     UNICODE,
     Maker,
-    Range,
     count,
     of_length,
     properties_of,
@@ -30,15 +30,16 @@ class Case:
     """Arguments of one call, validated against the tool's inputSchema."""
 
     title: str
-    """The characteristic: "the least", "without `query`", "`max_results` 0, below its minimum 1"."""
+    """The characteristic of the case: "the least", "without `query`", "`max_results` 0, below its minimum
+    1"."""
     arguments: Any
-    """An object, except in some invalid cases."""
+    """The arguments: an object, except in some invalid cases."""
     kind: Kind
     certain: bool = False
     """True for an invalid case that a correct server refuses: a required property is missing, or a value has
     the wrong JSON type. Lengths and ranges are often recommendations that servers don't enforce."""
     place: tuple[str | int, ...] | None = None
-    """The keys to the violation in an invalid case."""
+    """The keys that lead to the violation in an invalid case."""
 
 
 def path_words(path: tuple[str | int, ...]) -> str:
@@ -70,7 +71,7 @@ def value_words(value: Any) -> str:
 
 
 LONG_STRING: Final = 2_000
-"""The length of a long string if the schema sets no limit: models often send a page of text."""
+"""The length of a long string if the schema sets no limit. Models often send as much as a page of text."""
 _MANY_ITEMS: Final = 3
 _MAX_ENUM: Final = 20
 _MAX_DEPTH: Final = 3
@@ -215,7 +216,8 @@ _WRONG: Final[tuple[tuple[str, Any], ...]] = (
     ("boolean", True),
     ("null", None),
 )
-"""A value per type; the first of a wrong type is used. Lenient servers convert "5" to 5, but no object."""
+"""A value of each type. A case uses the first whose type the schema doesn't allow. Lenient servers convert
+"5" to 5, but no object."""
 NO_OBJECTS: Final[tuple[tuple[str, Any], ...]] = (("an array", []), ("a string", "arguments"))
 _ADDED: Final = "playhead_undeclared"
 
@@ -334,7 +336,8 @@ def _breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
 # --- simpler arguments -----------------------------------------------------------------------------------
 
 _SIXTEENTHS: Final = (8, 12, 14, 15)
-"""The parts of a number or length that are tried: a few steps find the limit that a failure depends on."""
+"""The fractions of a number or length that are tried. A few steps find the limit that a failure depends
+on."""
 
 
 def simplifications(arguments: dict[str, Any], *, keep: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -359,7 +362,7 @@ def _size(arguments: object) -> tuple[int, str]:
 
 
 def _leads(path: Path, keep: Path | None) -> bool:
-    """Tell if `path` leads to `keep`."""
+    """Return True if `path` leads to `keep`."""
     return keep is not None and keep[: len(path)] == path
 
 
@@ -390,6 +393,7 @@ def _simpler(value: Any, path: Path, keep: Path | None) -> Iterator[tuple[Path, 
 
 
 def _shares(size: int) -> list[int]:
-    """Return sizes from 0 to below `size`, computed with integers: a JSON integer may exceed every float."""
+    """Return sizes from 0 to below `size`, computed with integers, because a JSON integer may exceed every
+    float."""
     sizes = [0, *(size * share // 16 for share in _SIXTEENTHS), size - 1]
     return list(dict.fromkeys(it for it in sizes if 0 <= it < size))

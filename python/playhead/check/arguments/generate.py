@@ -20,9 +20,9 @@ from playhead.content.validation_schema import SchemaReader
 
 MAX_VALID: Final = 60
 MAX_INVALID: Final = 40
-"""Cases per tool. Another seed may cover further properties."""
+"""Limits the invalid cases per tool. Another seed may cover further properties."""
 _TRIES: Final = 6
-"""Attempts per random value: some violate keywords that only the validator understands."""
+"""Limits the attempts per random value, because some violate keywords that only the validator understands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +30,11 @@ class ToolArguments:
     """The generated arguments of one tool."""
 
     valid: tuple[Case, ...]
-    """Cases in this order: the smallest, everything declared, boundary values, random ones."""
+    """The valid cases, in this order: the smallest, everything declared, boundary values, random ones."""
     invalid: tuple[Case, ...]
-    """Certain violations come first."""
+    """The invalid cases. Certain violations are first."""
     remarks: tuple[str, ...]
-    """Omitted cases, with the reason."""
+    """Notes on omitted cases, with the reasons."""
 
 
 def arguments_for(schema: object, *, seed: int = 0, examples: int = 5) -> ToolArguments:
@@ -47,7 +47,7 @@ def arguments_for(schema: object, *, seed: int = 0, examples: int = 5) -> ToolAr
     try:
         return _Generator(schema, validity, seed).all(examples)
     except (NoValueError, RecursionError, OverflowError, ValueError, TypeError, ArithmeticError) as error:
-        # An unforeseen keyword value that the metaschema allows: one remark, not a crash.
+        # The metaschema may allow a keyword value that this module does not foresee: add a remark.
         return _only_remark(f"no arguments could be generated for the inputSchema: {error}")
 
 
@@ -79,12 +79,12 @@ def _only_remark(remark: str) -> ToolArguments:
 
 
 class _Generator:
-    """The generation of arguments for one schema."""
+    """Generates the arguments for one schema."""
 
     def __init__(self, schema: object, validity: Validity, seed: int) -> None:
         self._schema = schema
         self._wanted = {"allOf": [schema, {"type": "object"}]}
-        """The effective schema: arguments are objects in MCP, even if the schema doesn't say so."""
+        """The schema to generate for. It says that arguments are an object, as they always are in MCP."""
         self._validity = validity
         self._seed = seed
         self._shapes = Shapes(schema)
@@ -112,7 +112,7 @@ class _Generator:
         return ToolArguments(valid=tuple(valid), invalid=tuple(invalid), remarks=tuple(self._remarks))
 
     def _draw(self) -> random.Random:
-        return random.Random(self._seed)  # a fresh one for each part, so that the parts are independent
+        return random.Random(self._seed)  # a new one per part makes the parts independent
 
     def _bases(self) -> Iterator[Case]:
         """Generate the smallest and the fullest valid arguments."""

@@ -6,18 +6,15 @@ length, a format or a regular expression.
 
 from __future__ import annotations
 
-import math
 import random
 import re
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from playhead.check.arguments.number_range import Range, number
+from playhead.check.arguments.patterns import MAX_STRING, of_pattern
 from playhead.content.schema_shapes import NoValueError, Shape, Shapes, same, types_of
 
-MAX_STRING: Final = 10_000
-"""The longest generated string: `server.big-request` tests longer ones."""
 WORD: Final = "example"
 UNICODE: Final = "Grüße, 世界! 🎵 \u0301\u202e'\"\\\n\t<&>"
 """Text with two scripts, an astral character, a combining and a right-to-left mark, quotes and controls."""
@@ -65,180 +62,17 @@ def of_length(length: int, text: str = WORD) -> str:
     return (text * (length // len(text) + 1))[:length]
 
 
-# --- regular expressions --------------------------------------------------------------------------------
-
-_MAX_REPEATS: Final = 1000
-_PRINTABLE: Final = [chr(code) for code in range(0x20, 0x7F)]
-_CATEGORIES: Final = {
-    "CATEGORY_DIGIT": "0123456789",
-    "CATEGORY_WORD": "abcXYZ019_",
-    "CATEGORY_SPACE": " ",
-    "CATEGORY_NOT_DIGIT": "abcXYZ_-",
-    "CATEGORY_NOT_WORD": " -.,",
-    "CATEGORY_NOT_SPACE": "abcXYZ019",
-}
-
-
-def of_pattern(pattern: str, *, draw: random.Random | None = None, least: int = 0) -> str:
-    """Generate a string that `pattern` probably matches: the shortest, or a random one.
-
-    The caller validates it: look-arounds and back-references are ignored. `least` is the wanted length, if
-    repeats can reach it. Raises `NoValueError` for a pattern that Python can't parse, or that needs too long
-    a string. Uses `re._parser`, since no public module parses patterns. Only the validator runs patterns,
-    with a timeout.
-    """
-    if len(pattern) > 2000:
-        raise NoValueError("a pattern of more than 2,000 characters")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about a server's pattern are of no use here
-            parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
-        written = _Writer(draw, repeats=0).text(parsed)
-        if len(written) < least:
-            written = _Writer(draw, repeats=least - len(written)).text(parsed)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise NoValueError(f"the pattern {pattern[:60]!r} can't be parsed by Python: {error}") from None
-    return written
-
-
-class _Writer:
-    """Writes one string for a parsed pattern. `repeats` is how many repeats it may add to the least."""
-
-    def __init__(self, draw: random.Random | None, *, repeats: int) -> None:
-        self._draw = draw
-        self._extra = repeats
-        self._written = 0
-
-    def text(self, parsed: Any) -> str:
-        return "".join(self._one(str(code), value) for code, value in parsed)
-
-    def _one(self, code: str, value: Any) -> str:
-        self._written += 1
-        if self._written > MAX_STRING:
-            raise NoValueError("a pattern that needs too long a string")
-        match code:
-            case "LITERAL":
-                return chr(value)
-            case "NOT_LITERAL":
-                return "b" if value == ord("a") else "a"
-            case "ANY":
-                return str(self._choose(["a", "b", "1"]))
-            case "IN":
-                return str(self._choose(_members(value)))
-            case "BRANCH":
-                return self.text(self._choose(value[1]))
-            case "SUBPATTERN":
-                return self.text(value[-1])
-            case "ATOMIC_GROUP":
-                return self.text(value)
-            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-                return self._repeated(*value)
-        return ""  # anchors match nothing; assertions and references are left to the validator
-
-    def _repeated(self, low: Any, high: Any, inner: Any) -> str:
-        low, high = int(low), int(high)
-        if low > _MAX_REPEATS:
-            raise NoValueError(f"a pattern that repeats something {low:,} times")
-        times = min(high, low + self._extra)
-        self._extra -= times - low
-        if self._draw is not None:
-            times = self._draw.randint(low, max(times, min(high, low + 5)))
-        return "".join(self.text(inner) for _ in range(times))
-
-    def _choose(self, choices: Any) -> Any:
-        return choices[0] if self._draw is None else self._draw.choice(choices)
-
-
-def _members(items: Any) -> list[str]:
-    """Return characters of a class. Of a range, these are its ends and a few in between."""
-    members: list[str] = []
-    negated = False
-    for code, value in items:
-        match str(code):
-            case "NEGATE":
-                negated = True
-            case "LITERAL":
-                members.append(chr(value))
-            case "RANGE":
-                low, high = value
-                members += [chr(it) for it in sorted({low, high, *range(low, min(high, low + 25))})]
-            case "CATEGORY":
-                members += _CATEGORIES.get(str(value), "a")
-    if negated:
-        members = [it for it in ["a", "b", *_PRINTABLE] if it not in members]
-    if not members:
-        raise NoValueError("a pattern with a class of no characters")
-    return members
-
-
 Style = Literal["least", "full", "random"]
 
 MAX_ITEMS: Final = 200
-"""The limit of generated items of an array, and of properties of an object."""
+"""Limits the generated items of an array, and the properties of an object."""
 _MAX_DEPTH: Final = 24
 _FULL_DEPTH: Final = 4
-"""Optional properties deeper than this are omitted, which ends recursive schemas."""
+"""Optional properties deeper than this are omitted, so that recursive schemas end."""
 _MAX_VALUES: Final = 20_000
 SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer that every JSON library reads exactly (RFC 8259, section 6)."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz ABCXYZ 0123456789 -_.,äß世🎵"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """The numbers that a shape allows, both ends included; None is unbounded."""
-
-    lower: int | float | None
-    upper: int | float | None
-    whole: bool
-    step: int | float | None
-
-    @classmethod
-    def of(cls, shape: Shape) -> Range:
-        whole = "integer" in types_of(shape) and "number" not in types_of(shape)
-        above, below = number(shape, "exclusiveMinimum"), number(shape, "exclusiveMaximum")
-        inset: float = 1
-        if not whole and above is not None and below is not None:
-            inset = min(1.0, abs(below - above) / 4)
-        lowers = [number(shape, "minimum"), None if above is None else _after(above, inset, whole=whole)]
-        uppers = [number(shape, "maximum"), None if below is None else -_after(-below, inset, whole=whole)]
-        step = number(shape, "multipleOf")
-        lower = max((it for it in lowers if it is not None), default=None)
-        upper = min((it for it in uppers if it is not None), default=None)
-        if whole:
-            lower = None if lower is None else math.ceil(lower)
-            upper = None if upper is None else math.floor(upper)
-        return cls(lower=lower, upper=upper, whole=whole, step=step if step and step > 0 else None)
-
-    def fit(self, wanted: int | float) -> int | float:
-        """Return the allowed number nearest to `wanted`. Raises `NoValueError` if none is found."""
-        value = wanted
-        if self.lower is not None:
-            value = max(value, self.lower)
-        if self.upper is not None:
-            value = min(value, self.upper)
-        if self.step is not None and value % self.step:
-            value = math.ceil(value / self.step) * self.step
-            if self.upper is not None and value > self.upper:
-                value = math.floor(self.upper / self.step) * self.step
-        if self.whole and value != int(value):
-            value = math.ceil(value)
-        if (self.lower is not None and value < self.lower) or (self.upper is not None and value > self.upper):
-            raise NoValueError(f"no number from {self.lower} to {self.upper}")
-        return int(value) if self.whole else value
-
-
-def number(shape: Shape, key: str) -> int | float | None:
-    """Return the number of a keyword, or None."""
-    value = shape.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if isinstance(value, int) or math.isfinite(value) else None
-
-
-def _after(value: int | float, inset: float, *, whole: bool) -> int | float:
-    """Return a number that is greater than `value`."""
-    return math.floor(value) + 1 if whole else value + inset
 
 
 def count(shape: Shape, key: str, otherwise: int) -> int:
@@ -254,7 +88,8 @@ class Maker:
         self.shapes = shapes
         self._draw = draw
         self._use_examples = use_examples
-        """True if `examples` and `default` are used. An invalid one makes every value with it invalid."""
+        """True if values come from `examples` and `default`. One invalid example would make every value
+        invalid."""
         self._made = 0
 
     def value(self, schema: object, style: Style, depth: int = 0) -> Any:

@@ -1,7 +1,7 @@
 """`playhead fleet`: a load test with many players; reports what they heard and what they cost.
 
-Each player has a session of its own, as each device of a house has. The command starts the processes of the
-players with `--worker`; each of them prints the records of its plays as JSON.
+Each player has a session of its own, as each device of a house has. The command starts worker processes of
+itself (`--worker`), which run the players; each worker prints the records of its plays as JSON.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 MOST_PROCESSES: Final = 64
 MOST_PLAYERS: Final = 1000
 MOST_SECONDS: Final = 24 * 3600.0
-_MIB_KIB: Final = 1024
-"""`ru_maxrss` is in KiB."""
+_KIB_PER_MIB: Final = 1024
+"""Converts `ru_maxrss`, which is in KiB."""
 
 
 def fleet(
@@ -73,9 +73,9 @@ def fleet(
 
     async def command(terminal: Terminal, report: Report) -> int:
         target = await find_server(server, terminal, config=config, trusted=trusted)
-        if worker >= 0:  # a process started by `_run_workers`
+        if worker >= 0:  # this process was started by `_run_workers`
             numbers = range(worker * players, (worker + 1) * players)
-            report |= await _play_all(
+            report |= await _run_players(
                 target,
                 items,
                 numbers,
@@ -87,6 +87,7 @@ def fleet(
             )
             return EXIT_DONE
         began = trio.current_time()
+        # Workers get the options of this command again.
         values = {
             "--players": players,
             "--plays": plays,
@@ -97,26 +98,26 @@ def fleet(
         options = [text for name, value in values.items() if value is not None for text in (name, str(value))]
         flags = [name for name, is_set in {"--real-time": real_time, "--trust": trusted}.items() if is_set]
         workers = await _run_workers(processes, ["fleet", *options, *flags, "--", server, *what])
-        records = [PlayRecord(**record) for each in workers for record in each["plays"]]
-        streams = processes * players
-        report |= {"processes": processes, "players": streams}
+        records = [PlayRecord(**record) for worker_report in workers for record in worker_report["plays"]]
+        all_players = processes * players
+        report |= {"processes": processes, "players": all_players}
         report |= fleet_figures(records)
-        report["cpu_ms_per_stream"] = round(sum(each["cpu_ms"] for each in workers) / streams, 1)
-        memory = sum(each["memory_kib"] for each in workers) / streams / _MIB_KIB
+        report["cpu_ms_per_stream"] = round(sum(one["cpu_ms"] for one in workers) / all_players, 1)
+        memory = sum(one["memory_kib"] for one in workers) / all_players / _KIB_PER_MIB
         report["memory_mib_per_stream"] = round(memory, 2)
         report["seconds"] = round(trio.current_time() - began, 2)
         if not json_output:
             terminal.show_rows(_rows(report))
-        # `different`: items that did not sound the same in all their plays.
+        # `different` counts the items that did not sound the same in all their plays.
         return EXIT_FAILED if report["failed"] or report["different"] else EXIT_DONE
 
     run_command(command, json_output=json_output or worker >= 0, deadline=deadline)
 
 
 async def _run_workers(processes: int, arguments: Sequence[str]) -> list[dict[str, Any]]:
-    """Run one process per worker, and return what they report."""
+    """Run the worker processes, and return their reports. `arguments` are the command and its arguments."""
     reports: list[dict[str, Any]] = []
-    warnings: set[str] = set()
+    shown_warnings: set[str] = set()
 
     async def run(number: int) -> None:
         command = [sys.executable, "-m", "playhead", arguments[0], "--worker", str(number), *arguments[1:]]
@@ -131,9 +132,9 @@ async def _run_workers(processes: int, arguments: Sequence[str]) -> list[dict[st
             raise UsageError(f"fleet: process {number} ended with {done.returncode}: {why}")
         reports.append(report)
         for line in errors.splitlines():
-            if line not in warnings:  # all processes warn of the same broken cache
+            if line not in shown_warnings:  # every worker warns of the same broken cache
                 Terminal(json_output=False).say(line)
-                warnings.add(line)
+                shown_warnings.add(line)
 
     async with trio.open_nursery() as nursery:
         for number in range(processes):
@@ -141,7 +142,7 @@ async def _run_workers(processes: int, arguments: Sequence[str]) -> list[dict[st
     return reports
 
 
-async def _play_all(
+async def _run_players(
     target: ServerConfig,
     items: Sequence[Sequence[str]],
     numbers: Sequence[int],
@@ -152,13 +153,13 @@ async def _play_all(
     cache: str | None,
     timeout: float | None,  # noqa: ASYNC109 - as in Session.call_tool
 ) -> dict[str, object]:
-    """Run the players `numbers` of this process; return the records of their plays and its cost."""
+    """Run the players with these numbers; return the records of their plays and this process's cost."""
     from playhead.client import connect
 
     records: list[PlayRecord] = []
     pages = opened_cache(cache or target.cache, terminal)
-    # Each play takes the next place of the play list: in the first round each player its own number, in every
-    # further round as many places later as this process has players.
+    # Each play takes the next of these places in the play list, whichever player asks first. The first round
+    # has each player's own number; each further one begins as many places later as this process has players.
     places = iter([number + turn * len(numbers) for turn in range(plays) for number in numbers])
 
     async def play_next() -> LoadAnswer:
@@ -171,7 +172,7 @@ async def _play_all(
                 media, *_ = await find_media(
                     session, name, arguments, terminal, playable=True, timeout=timeout
                 )
-                record = await _play_once(media, session.default_options(), index, real_time)
+                record = await _play_item(media, session.default_options(), index, real_time)
         except PlayheadError as error:
             record = PlayRecord(item=index, failure=message_of(error))
         records.append(record)
@@ -189,10 +190,10 @@ async def _play_all(
     }
 
 
-async def _play_once(
+async def _play_item(
     media: ResourceMedia | BytesMedia, options: StreamOptions, index: int, real_time: bool
 ) -> PlayRecord:
-    """Play `media` into nothing, and return the record of it."""
+    """Play `media` without a speaker, and return the record of this play."""
     from playhead.cli.listening import WatchedMedia
     from playhead.playback import NullSink, Player
 

@@ -25,10 +25,11 @@ _SHOWN_ITEMS: Final = 20
 _SHOWN_KEYS: Final = 50
 _SHOWN_DEPTH: Final = 12
 _SHOWN_TOTAL: Final = 16_384
-"""The limit of characters recorded of one answer."""
+"""Limits the characters of one answer that are recorded."""
 _SENT_TOTAL: Final = 65_536
-"""The limit of characters of one request. A longer request is not recorded: a part can't be repeated."""
-TOO_OFTEN: Final = "the server limits the rate of requests and still refused after pauses: undecided"
+"""Limits the characters of a recorded request. A longer one is left out: a part can't be repeated."""
+STILL_RATE_LIMITED: Final = "the server limits the rate of requests and still refused after pauses: undecided"
+"""The message of a test that the server's rate limit made void."""
 
 
 async def ask(target: Target, draft: TestDraft, params: Mapping[str, Any] | None = None) -> RequestOutcome:
@@ -43,8 +44,8 @@ async def ask(target: Target, draft: TestDraft, params: Mapping[str, Any] | None
 def note(draft: TestDraft, answer: RequestOutcome) -> None:
     """Record `answer` in the draft."""
     draft.latency_ms = answer.latency_ms
-    if answer.too_often:
-        draft.void = TOO_OFTEN
+    if answer.rate_limited:
+        draft.void = STILL_RATE_LIMITED
     if answer.result is not None:
         draft.output = excerpt(answer.result)
     elif answer.error is not None:

@@ -47,7 +47,8 @@ _UNHEALTHY: Final = frozenset({"unhealthy", "error", "down", "fail", "failed", "
 _BODY_BYTES: Final = 64 * 1024
 _KILLED: Final = -9
 NO_REVISION: Final = "1999-12-31"
-"""A date before the protocol existed: revisions are named by date."""
+"""An unknown revision to ask for: revisions are named by date, and this is a date before the protocol
+existed."""
 
 
 def unreachable_test(error: ConnectError, latency_ms: float) -> TestResult:
@@ -110,7 +111,7 @@ def _shape_problems(
     model: type[types.DiscoverResult] | type[types.InitializeResult], raw: Mapping[str, Any]
 ) -> str:
     try:
-        # Strict: lax pydantic accepts "yes" for true.
+        # Strict validation, because lax pydantic accepts "yes" for true.
         model.model_validate_json(json.dumps(raw), strict=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[:5]

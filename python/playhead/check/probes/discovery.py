@@ -25,7 +25,7 @@ from playhead.content.validation_schema import check_output
 from playhead.errors import DeadlineError
 
 MOST_DEFINITIONS: Final = 1000
-"""The limit of tools with a test of their own. The test of the listing judges the shape of all tools."""
+"""Limits the tools with a test of their own. The test of the listing judges the shape of all tools."""
 NAMES_SINCE: Final = "2025-11-25"
 ANY_OUTPUT_SINCE: Final = "2026-07-28"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -110,7 +110,7 @@ def _parse_tool(raw: Mapping[str, Any]) -> types.Tool | None:
     try:
         return types.Tool.model_validate(raw, by_name=False)
     except ValidationError:
-        # The definition was judged already. Without its hints and titles the tool may still be callable.
+        # The definition was judged before. Without its hints and titles, the tool may still be callable.
         bare = {key: raw[key] for key in ("name", "description", "inputSchema") if key in raw}
     try:
         return types.Tool.model_validate(bare, by_name=False)

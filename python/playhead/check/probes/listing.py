@@ -29,9 +29,9 @@ from playhead.limits import MIB
 MOST_PAGES: Final = 200
 MOST_ITEMS: Final = 10_000
 MOST_CHARS: Final = 64 * MIB
-"""The limit of all pages together: each message of a server may be this large."""
+"""Limits all pages together. Each message of a server may be this large."""
 EMPTY_PAGES: Final = 20
-"""A listing is endless if so many consecutive pages have a new cursor, but no new items."""
+"""A listing counts as endless after this many pages in a row with a new cursor, but no new items."""
 
 
 def may_have(target: Target, capability: str) -> bool:
@@ -179,7 +179,7 @@ class _Reading:
         return following
 
     def _item(self, path: str, item: object) -> bool:
-        """Judge one item. Return whether it is new."""
+        """Judge one item. Return True if it is new."""
         self._listed += 1
         is_full = len(self._findings) >= 100
         if not isinstance(item, dict):

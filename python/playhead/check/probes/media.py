@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from playhead.playback.containers.flac import FlacInfo
 
 MOST_PCM_BYTES: Final = 256 * MIB
-"""The limit of decoded audio per item, which is not stored: 25 minutes of 44.1 kHz stereo."""
+"""Limits the decoded audio per item to 25 minutes of 44.1 kHz stereo. It is not stored."""
 MOST_AUDIO_BYTES: Final = 16 * MIB
-"""The limit of bytes to decode of one item. Only the beginning of a longer item is decoded."""
+"""Limits the bytes of one item that are decoded. Only the beginning of a longer item is decoded."""
 
 _OGG: Final = frozenset({AudioFormat.VORBIS, AudioFormat.OPUS, AudioFormat.OGG_FLAC, AudioFormat.OGG})
 _FAMILIES: Final[tuple[frozenset[AudioFormat], ...]] = (
@@ -47,7 +47,8 @@ _FAMILIES: Final[tuple[frozenset[AudioFormat], ...]] = (
     frozenset({AudioFormat.AAC, AudioFormat.MP4}),
     frozenset({AudioFormat.OPUS, AudioFormat.VORBIS, AudioFormat.WEBM}),
 )
-"""Formats that servers label with each other's names, because one is the container of the other."""
+"""Groups the formats that servers label with each other's names, because one is the container of the
+other."""
 _DECODED: Final = frozenset({AudioFormat.MP3, AudioFormat.FLAC, AudioFormat.WAV, AudioFormat.VORBIS})
 
 
@@ -112,7 +113,7 @@ def _judge_type(draft: TestDraft, head: bytes, mime_type: str | None) -> None:
 
 
 def _decode(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool) -> tuple[bool | None, str]:
-    """Decode the audio. Return the verdict, None if undecidable, and the reason."""
+    """Decode the audio. Return the verdict (None if it can't be decided) and the reason."""
     from playhead.playback.decoder import open_decoder
     from playhead.playback.decoder_source import DecoderSource
 
@@ -155,7 +156,8 @@ def _audio_problem(data: bytes) -> str | None:
 
 
 _MD5_BITS: Final = (8, 16, 24, 32)
-"""Depths in whole bytes. Others are rare, and their frames have been verified."""
+"""The sample depths whose MD5 is compared: whole bytes. Others are rare, and their frames have been
+verified."""
 
 
 def _md5_problem(data: bytes, info: FlacInfo) -> str | None:

@@ -18,13 +18,14 @@ from playhead.stream.options import DEFAULT_OPTIONS
 from playhead.stream.strategies import ReadStrategy, ResourceFacts, candidate_strategies
 
 MOST_BYTES: Final = 4 * MIB
-"""The limit of bytes to compare, from the start of a resource; its end is tested separately."""
+"""Limits the bytes to compare, from the start of a resource. Its end is tested separately."""
 DONE: Final = b"[DONE]"
 TELLING_BYTES: Final = 64
-"""The length of a run that identifies its place: only a resource that repeats itself has such a run twice."""
+"""The length of a run of bytes that identifies its place. Only a resource that repeats itself has such a run
+twice."""
 _PAGE_BYTES: Final = DEFAULT_OPTIONS.page_bytes
 _MOST_PAGES: Final = 64
-"""The limit of the sequential read: a server with 1 KiB pages does not get 4,000 requests."""
+"""Limits the pages of the sequential read, so that a server with 1 KiB pages does not get 4,000 requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +35,14 @@ class ReadPage:
     start: int
     end: int
     data: bytes | None = None
-    """The received bytes; empty at the end. None if the answer has no bytes, for the reason in `why`."""
+    """The received bytes. They are empty at the end, and None if the answer has no bytes, for the reason in
+    `why`."""
     why: str = ""
     failure: PlayheadError | None = None
     declared: Mapping[str, Json] = field(default_factory=dict)
     """The keys `playhead/offset`, `playhead/size` and `playhead/etag` of the first contents, if present."""
     past_end: bool = False
-    """True if the answer says that `start` is past the end: empty, `[DONE]`, or 416."""
+    """True if the answer says that `start` is past the end: no bytes, `[DONE]`, or 416."""
 
 
 class Pages:

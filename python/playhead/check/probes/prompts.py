@@ -16,12 +16,13 @@ from playhead.content.findings import Finding, Notes, kind_of
 from playhead.content.validation import check_fields
 
 MOST_PROMPTS: Final = 20
-"""The limit of prompts requested from one server. The others are reported as skipped."""
+"""Limits the prompts requested from one server. The others are reported as skipped."""
 UNKNOWN_NAME: Final = "playhead-check-no-such-prompt"
 ARGUMENT_VALUE: Final = "playhead"
-"""The value of generated arguments: prompts accept any string."""
+"""The value of generated arguments. Prompts accept any string."""
 OLD_NOT_FOUND: Final = -32004
-"""The code of some 2024-11-05 servers (JSON-RPC, 5.1: -32000 to -32099 are for servers)."""
+"""The code that some 2024-11-05 servers use for an unknown prompt (JSON-RPC leaves -32000 to -32099 to
+servers)."""
 
 
 _PROMPT: Final = (

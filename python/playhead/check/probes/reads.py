@@ -33,11 +33,12 @@ from playhead.limits import KIB, MIB
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 
 ODD_PAGE_BYTES: Final = 16_381
-"""Bytes per page: a prime, so that no page starts at a base64 group or at a block of the file."""
+"""The bytes per page. A prime number, so that no page starts at a base64 group or at a block of the file."""
 DEFAULT_PAGE_BYTES: Final = DEFAULT_OPTIONS.page_bytes
 WRONG_ALREADY: Final = "single pages are wrong already"
 SLOW_SECONDS: Final = 0.1
-"""If a read is faster than this, concurrent reads don't show whether they waited for each other."""
+"""The least latency of a read with which concurrency is judged. Faster reads don't show whether they waited
+for each other."""
 AT_ONCE: Final = 4
 FOLLOW_UPS: Final = 32
 _STREAM_PAGE_BYTES: Final = 32 * KIB
@@ -71,7 +72,7 @@ async def probe_ranges(
 
 @dataclass(slots=True, kw_only=True)
 class _Reads:
-    """The probes of one resource."""
+    """Probes one resource."""
 
     target: Target
     pages: Pages
@@ -79,7 +80,7 @@ class _Reads:
     subject: str
     tool: str | None
     broken: bool = False
-    """True if a page was wrong: a stream of pages then is wrong, too."""
+    """True if a page was wrong. A stream of pages is then wrong, too."""
 
     async def probe(self) -> None:
         announced = self.item.get("size")
@@ -111,7 +112,7 @@ class _Reads:
         self.broken |= any(check.verdict == "failed" for check in draft.checks)
 
     async def _probe_first(self, page_bytes: int, plain: bytes | None) -> bool:
-        """Judge the first page. False if the resource has no ranges or no bytes."""
+        """Judge the first page. Return False if the resource has no ranges or no bytes."""
         with self._test(f"the first {page_bytes} bytes") as draft:
             page = await self.pages.page(0, page_bytes, draft)
             if not self._require_answer(draft, page):
@@ -147,12 +148,12 @@ class _Reads:
     async def _reference(self, plain: bytes | None) -> Reference:
         data, complete = (plain, True) if plain is not None else await self.pages.read_in_series()
         if plain is not None and (more := (await self.pages.page(len(plain), len(plain) + 1)).data):
-            # A page past the plain read has bytes: the plain read is only a part, or the pages have no end.
+            # If a page past the plain read has bytes, the plain read is only a part, or the pages never end.
             complete = bool(more) and self.item.get("size") == len(plain)
         return Reference(data=data[:MOST_BYTES], complete=complete and len(data) <= MOST_BYTES)
 
     async def _probe_samples(self, reference: Reference, page_bytes: int) -> bool:
-        """Judge single pages and the end. False if reads are no longer answered."""
+        """Judge single pages and the end. Return False if reads are no longer answered."""
         size = len(reference.data)
         last = max(0, size - page_bytes)
         starts = sorted({0, page_bytes, size // 2, last})
@@ -177,7 +178,7 @@ class _Reads:
             draft.passed("reads.page-bytes")
             return
         if data is not None and not reference.complete and data.startswith(expected):
-            draft.passed("reads.page-bytes")  # the rest of the page is past the reference
+            draft.passed("reads.page-bytes")  # the reference ends within this page
             return
         again = await self.pages.page(page.start, page.end)
         if again.data != data or (again.data is None and data is None and again.why != page.why):
@@ -228,7 +229,7 @@ class _Reads:
             )
 
     async def _probe_tail(self, reference: Reference, start: int, page_bytes: int) -> None:
-        """Read on from the last page, as a stream does: a short page is not the end."""
+        """Read on from the last page, as a stream does, because a short page is not the end."""
         size = len(reference.data)
         at = start
         with self._test(f"from byte {start} to the end") as draft:

@@ -32,12 +32,13 @@ from playhead.stream.templates import RANGE_PAIRS
 RESOURCE_NOT_FOUND: Final = -32002
 MOST_CONTENTS: Final = 100
 MOST_READS: Final = 16
-"""The limit of resources read from one server. The others are reported as skipped."""
+"""Limits the resources read from one server. The others are reported as skipped."""
 MOST_TEMPLATES: Final = 5
 UNKNOWN_URI: Final = "playhead-check://no/such/resource"
-"""An unused scheme: a server that reads any URL does not know it either."""
+"""A URI that no server knows. Its scheme is unused, so a server that reads any URL does not know it
+either."""
 VARIABLE_VALUE: Final = "1"
-"""The value of template variables: valid as a number, a name or an index."""
+"""The value of a template's variables, which is valid as a number, a name or an index."""
 NEWEST: Final = "2026-07-28"
 
 
@@ -89,9 +90,9 @@ async def _probe_template(target: Target, text: str) -> None:
     try:
         template = UriTemplate.parse(text)
     except InvalidUriTemplate:
-        return  # invalid, or a form that can't be expanded here: the listing was judged
+        return  # it can't be expanded; the test of the listing judges its form
     if any(set(template.variable_names) >= set(pair) for pair in RANGE_PAIRS):
-        return  # a template for ranges of a resource: probed with the links to that resource
+        return  # a template for ranges is probed with the links to its resource
     uri = template.expand(dict.fromkeys(template.variable_names, VARIABLE_VALUE))
     with target.test(f"template {text}", "generated values", method="resources/read") as draft:
         answer = await ask(target, draft, {"uri": uri})
@@ -121,7 +122,7 @@ _TEMPLATE: Final = (
 _VARIABLE: Final = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*"
 _SPEC: Final = rf"{_VARIABLE}(?::[1-9][0-9]{{0,3}}|\*)?"
 _URI_TEMPLATE: Final = re.compile(rf"(?:[^{{}}]|\{{[+#./;?&=,!@|]?{_SPEC}(?:,{_SPEC})*\}})*")
-"""RFC 6570, section 2."""
+"""Matches a URI template (RFC 6570, section 2)."""
 
 
 def _resource_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
@@ -158,7 +159,7 @@ async def probe_link(target: Target, link: Mapping[str, Any], *, tool: str | Non
     """Read the resource of `link` (an unvalidated `resource_link`), in ranges if offered, else as a whole."""
     uri = link.get("uri")
     if not isinstance(uri, str):
-        return  # the result's checks have judged it
+        return  # the checks of the result have judged this
     subject = f"tool {tool}" if tool is not None else f"resource {uri}"
     if uri.startswith("data:"):
         return
@@ -256,7 +257,7 @@ async def _judge_size(
     if size in got:
         draft.passed("resources.size")
         return
-    # A changing resource may have another size by now: only an unchanged one is wrong.
+    # The size of a changing resource may differ by now. Only that of an unchanged one is wrong.
     again = await target.request("resources/read", {"uri": item["uri"]})
     if again.result is None or again.result.get("contents") != contents:
         draft.skipped("resources.size", "the resource changed during the check: its size can't be judged")
@@ -265,7 +266,8 @@ async def _judge_size(
 
 
 def _sizes(contents: list[Mapping[str, Any]]) -> set[int]:
-    """Return the possible sizes of the raw content: of text, neither encoding nor line ends are known."""
+    """Return the possible sizes of the raw content. For text, neither the encoding nor the line ends are
+    known."""
     if all(isinstance(part.get("blob"), str) for part in contents):
         return {sum(len(decode_base64(part["blob"])) for part in contents)}
     texts = [str(part.get("text", "")) for part in contents]

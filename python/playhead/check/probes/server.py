@@ -24,15 +24,16 @@ from playhead.protocol.framing import EndlessLine, Line, LineFramer
 from playhead.protocol.messages import answered_plainly
 
 BIG_BYTES: Final = 8 * MIB
-"""More than the arguments of any tool, and less than the memory of ordinary servers."""
+"""The size of the big request: more than the arguments of any tool, and less than the memory of ordinary
+servers."""
 BIG_PATIENCE: Final = 5.0
-"""A big request may take this many times `timeout_seconds`: both sides write and parse 8 MiB, on a machine
-that may be busy."""
+"""A big request may take this many times `timeout_seconds`, because both sides write and parse 8 MiB on a
+machine that may be busy."""
 _NO_METHOD: Final = "playhead/no-such-method"
 NO_TOOL: Final = "playhead_no_such_tool"
 _WRONG_CODES: Final = (-32700, -32600)
-"""Parse error and invalid request: the call of an unknown tool is neither. -32601 is acceptable, because the
-server may lack the method, and so are -32603 and the server's own codes."""
+"""The codes that are wrong for the call of an unknown tool: parse error and invalid request. -32601 is
+acceptable, because the server may lack the method, and so are -32603 and the server's own codes."""
 
 
 async def probe_server(target: Target) -> None:
@@ -105,7 +106,7 @@ async def _probe_big_request(target: Target) -> None:
 async def _judge_alive(target: Target, draft: TestDraft) -> None:
     answer = await target.request("tools/list")
     why = f"expected the server to survive, got {answer.failure}"
-    is_alive = answer.failure is None or answer.too_often
+    is_alive = answer.failure is None or answer.rate_limited
     draft.require(fault_of(answer.failure, "server.alive"), is_alive, why)
 
 

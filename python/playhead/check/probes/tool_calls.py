@@ -32,13 +32,14 @@ from playhead.errors import DeadlineError, TransportError
 
 METHOD: Final = "tools/call"
 TOOL_SECONDS: Final = 60.0
-"""The time limit of all generated calls of one tool: a slow tool gets fewer calls, and the report says so."""
+"""Limits all generated calls of one tool. A slow tool gets fewer calls, and the report says so."""
 MOST_SHRINK_CALLS: Final = 40
-"""The limit of calls that look for shorter arguments, per failed check of a tool. To find a limit in 2,000
-characters takes 25."""
+"""Limits the calls that look for shorter arguments, per failed check of a tool. It takes 25 to find a limit
+in 2,000 characters."""
 SHRINK_SECONDS: Final = 10.0
 _MAX_LOSSES: Final = 3
-"""The unanswered calls after which a tool is no longer called: each costs a deadline or a new process."""
+"""After this many unanswered calls a tool is no longer called, because each costs a deadline or a new
+process."""
 _UNUSUAL_FACTOR: Final = 1.5
 """Calls with unusual arguments may take this many times the deadline, with or without progress."""
 _PATTERN_SECONDS: Final = 2.0
@@ -60,17 +61,17 @@ class ToolCalls:
     target: Target
     tool: types.Tool
     succeeded: list[AnsweredCall] = field(default_factory=list)
-    """Successful calls, in order."""
+    """The successful calls, in order."""
     answered: int = 0
-    """Number of answered calls."""
+    """The number of answered calls."""
     unmarked: str | None = None
     """The first text of a result without isError that reads like an error."""
     _errors: int = 0
-    """Number of answers that are errors, marked as such."""
+    """The number of answers that are errors and marked as such."""
     _shrunk: set[str] = field(default_factory=set)
-    """Checks for which shorter arguments were looked for."""
+    """The checks for which shorter arguments were looked for."""
     _losses: int = 0
-    """Number of calls without an answer."""
+    """The number of calls without an answer."""
     _began: float | None = None
 
     def params(self, arguments: object) -> dict[str, Any]:
@@ -188,7 +189,7 @@ class ToolCalls:
                 steps = simplifications(shortest, keep=case.place)
         if shortest != case.arguments:
             draft.shortest = request_copy(self.params(shortest))
-        if self._began is not None:  # the time of shrinking doesn't count against `TOOL_SECONDS`
+        if self._began is not None:  # shrinking doesn't count against `TOOL_SECONDS`
             self._began += trio.current_time() - started
 
     async def call_without_arguments(self) -> None:
@@ -210,7 +211,8 @@ class ToolCalls:
                 draft.failed("tools.without-arguments", why)
 
     def _is_success(self, answer: RequestOutcome, arguments: object) -> bool:
-        """True for a result that neither is marked as an error nor reads like one. Counts the errors."""
+        """Return True for a result that is neither marked as an error nor reads like one. Counts the
+        errors."""
         if answer.error is not None or answer.result is None or answer.result.get("isError") is True:
             self._errors += answer.failure is None
             return False
@@ -274,7 +276,7 @@ class ToolCalls:
             )
         if answer.result is None:
             return
-        if not call.is_error and not call.patterns:  # with patterns, they decide about the text
+        if not call.is_error and not call.patterns:  # patterns, if any, judge the text
             text = error_text(answer.result, call.arguments)
             if text is not None:
                 draft.undecided = f"a result without isError reads like an error: {text[:300]}"

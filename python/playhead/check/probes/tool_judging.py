@@ -24,7 +24,7 @@ MISTAKEN_CODES: Final = {
     -32600: "invalid request",
     -32601: "method not found",
 }
-"""JSON-RPC codes for errors that are not about the arguments or the tool."""
+"""The JSON-RPC codes of errors that are not about the arguments or the tool."""
 
 
 def judge_answered(
@@ -99,7 +99,8 @@ def _is_format(finding: Finding) -> bool:
 
 
 def _has_structured_values(result: Mapping[str, Any]) -> bool:
-    """True if there is structured content to repeat in a text block. Empty values need no repetition."""
+    """Return True if there is structured content to repeat in a text block. Empty values need no
+    repetition."""
     structured = result.get("structuredContent")
     if result.get("isError") is True or structured is None:
         return False
@@ -137,9 +138,9 @@ def texts_of(result: Mapping[str, Any]) -> str:
 
 
 _ERROR_CHARS: Final = 4_000
-"""The characters that are searched for an error, from the beginning of the text."""
+"""Limits the characters that are searched for an error, from the beginning of the text."""
 _DECORATION: Final = " \t\r\n#*>`\u274c\u26a0\ufe0f\U0001f6ab\U0001f534"
-"""Characters that may precede the words of an error: white space, Markdown, and warning signs."""
+"""The characters that may precede the words of an error: white space, Markdown, and warning signs."""
 _ERROR_TEXT: Final = re.compile(
     r"<?error\b|(?:fatal|failed|failure|panic):|(?:failed|unable) to\b"
     r"|(?:[\w.-]+ ){1,4}(?:error|exception|failure):"

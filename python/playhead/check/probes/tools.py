@@ -12,7 +12,7 @@ import trio
 
 from playhead.check.arguments.cases import Case
 from playhead.check.arguments.generate import arguments_for, distinct_arguments
-from playhead.check.probes.asking import TOO_OFTEN, excerpt, text_in
+from playhead.check.probes.asking import STILL_RATE_LIMITED, excerpt, text_in
 from playhead.check.probes.media import judge_base64_audio, looks_like_audio
 from playhead.check.probes.resources import probe_link
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
@@ -49,7 +49,7 @@ async def probe_tool(target: Target, tool: types.Tool) -> None:
         await probe_concurrency(calls)
     if calls.stop_reason() is None:
         await probe_cancellation(calls)
-    # Last: arguments that a schema allows may mean hours of work for a tool.
+    # This is the last step, because arguments that a schema allows may mean hours of work for a tool.
     await _call_all(calls, "unusual arguments", [case for case in generated.valid if case.kind != "valid"])
     calls.judge_marks()
 
@@ -85,7 +85,7 @@ def _skipped_test(tool: types.Tool, title: str, why: str) -> TestResult:
 
 MOST_AUDIO: Final = 3
 MOST_LINKS: Final = 3
-"""The limit of links per tool: they tend to have the same defects, and each is read more than once."""
+"""Limits the links tested per tool. They tend to have the same defects, and each is read more than once."""
 
 
 async def probe_media(target: Target, results: Sequence[Mapping[str, Any]], *, tool: str) -> None:
@@ -120,7 +120,7 @@ async def probe_media(target: Target, results: Sequence[Mapping[str, Any]], *, t
 
 
 _SERIAL_SECONDS: Final = 10.0
-"""Limit of the sequential calls that are made for comparison."""
+"""Limits the sequential calls that are made for comparison."""
 _CONFIRMATIONS: Final = 2
 
 
@@ -153,8 +153,8 @@ async def probe_concurrency(calls: ToolCalls) -> None:
         draft.latency_ms = (trio.current_time() - started) * 1000
         draft.output = excerpt([_answer_value(it) for it in answers])
         unanswered = [it for it in answers if it.failure is not None]
-        if any(it.too_often for it in answers):
-            draft.void = TOO_OFTEN
+        if any(it.rate_limited for it in answers):
+            draft.void = STILL_RATE_LIMITED
         if any(it.failure is not None for it in one_by_one):
             draft.skipped("tools.concurrent", "one of the calls was not answered alone either")
         elif unanswered:
@@ -184,7 +184,7 @@ async def _at_once(calls: ToolCalls, arguments: Sequence[Any], seconds: float) -
 async def _mixed_answers(
     calls: ToolCalls, arguments: Sequence[Any], alone: Sequence[str | None], together: Sequence[str | None]
 ) -> str | None:
-    """Return a message if answers were mixed up, or None. `alone` may be empty."""
+    """Return a message if answers were mixed up, else None. `alone` may be empty."""
     for index, got in enumerate(together if alone else ()):
         own = alone[index]
         if got is None or own is None or got == own:
@@ -219,7 +219,7 @@ def _answer_value(answer: RequestOutcome) -> Any:
 
 
 SLOW_SECONDS: Final = 0.3
-"""The least latency of a tool whose late answer is judged: a faster answer may cross the cancellation."""
+"""The least latency of a tool whose late answer is judged. A faster answer may cross the cancellation."""
 _LONGEST_SECONDS: Final = 8.0
 """The longest latency of a tool whose late answer is waited for."""
 
@@ -257,7 +257,7 @@ async def probe_cancellation(calls: ToolCalls) -> None:
 async def _judge_late(calls: ToolCalls, draft: TestDraft, seconds: float) -> None:
     """Judge whether the result is sent despite the cancellation. A late *error* is allowed."""
     session = calls.target.session
-    await trio.sleep(seconds / 4)  # for answers already sent when the cancellation arrived
+    await trio.sleep(seconds / 4)  # wait for answers that were sent before the cancellation arrived
     before = session.protocol_faults().late_results
     await trio.sleep(seconds)
     draft.require(
@@ -273,7 +273,7 @@ async def _judge_alive(calls: ToolCalls, draft: TestDraft, reconnects: int) -> N
     lost = calls.target.session.statistics().reconnects > reconnects
     draft.require(
         "tools.cancel-survives",
-        (answer.failure is None or answer.too_often) and not lost,
+        (answer.failure is None or answer.rate_limited) and not lost,
         "expected the server to answer tools/list after a cancellation,"
         f" got: {answer.failure or 'the end of its connection'}",
     )

@@ -97,7 +97,7 @@ def write_text(text: str, path: Path, *, what: str) -> None:
     try:
         partial.write_bytes(data)
         partial.replace(path)
-    except BaseException as error:  # interrupts too: no partial file is left
+    except BaseException as error:  # also after an interrupt, no partial file may be left
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise SavingError(

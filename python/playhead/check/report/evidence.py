@@ -18,12 +18,12 @@ from playhead.check.results import Json, Report, TestResult
 from playhead.escaping import escape, escape_line, is_hidden
 
 DEPTH: Final = 64
-"""The limit of nesting: deeper than people read, and far below the interpreter's recursion limit."""
+"""Limits nesting. It is deeper than people read, and far below the interpreter's recursion limit."""
 _ITEM_CHARS: Final = 8
-"""The least cost of an item: a million empty lists contain no characters, but make a large report."""
+"""The least cost of an item, because a million empty lists contain no characters, but make a large report."""
 
 _CREDENTIAL_CHARS: Final = 600
-"""The characters to read beyond a cut: more than the patterns below look ahead."""
+"""The number of characters to read beyond a cut. The patterns below look less far ahead."""
 
 _CREDENTIALS: Final = (
     (re.compile(r"(?<=://)[^/?#\s@\"']{1,500}@"), "…@"),
@@ -38,7 +38,7 @@ _CREDENTIALS: Final = (
     ),
 )
 """Patterns of credentials, with their replacements: user and password in a URL, an Authorization header, a
-key in a query. The checker writes none of its own into a report, but a server may echo them."""
+key in a query. The checker writes no credentials into a report, but a server may echo them."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ def without_credentials(text: str) -> str:
 
 def cut(text: str, chars: int) -> str:
     """Truncate `text` to about `chars` characters, without credentials."""
-    # Read beyond the cut: a password is not recognized if its `@` is cut off.
+    # Read beyond the cut, because a password is not recognized if its `@` is cut off.
     shown = without_credentials(text[: chars + _CREDENTIAL_CHARS])[:chars]
     return shown if len(text) <= chars else f"{shown}… ({len(text) - chars:,} more characters)"
 
@@ -100,7 +100,7 @@ def _json_escape(char: str) -> str:
 
 @dataclass(slots=True)
 class _Bounding:
-    """A bounded copy of one value, while it is made."""
+    """Makes a bounded copy of one value."""
 
     left: int
     """The number of characters that may still be copied."""
@@ -162,13 +162,14 @@ class _Bounding:
 
 
 _COMMAND_CHARS: Final = 32_000
-"""Linux accepts 128 KiB in one argument; shells and terminals accept less when pasting."""
+"""Limits a command line. Linux accepts 128 KiB in one argument, but shells and terminals accept less when
+pasting."""
 _SERVER_CHARS: Final = 2_000
 _SECRET_OPTION: Final = re.compile(
     r"""([\w-]{0,40}(?:token|secret|passw|api[-_]?key|credential|auth)[\w-]{0,40}(?:=|\s+))(?!-)("[^"]*"|'[^']*'|[^\s"']+)""",
     re.IGNORECASE,
 )
-"""`--api-key abc` and `TOKEN=abc` in a server's command line."""
+"""Matches a secret in a server's command line, such as `--api-key abc` and `TOKEN=abc`."""
 
 
 def server_words(report: Report) -> str:
@@ -226,7 +227,8 @@ def command(report: Report, test: TestResult, sent: Shown) -> str | None:
 
 
 def _declares(report: Report, tool: str, arguments: Mapping[str, Json]) -> bool:
-    """True unless the tool's schema is known and lacks one of `arguments`: such a call needs `--force`."""
+    """Return False if the tool's schema is known and lacks one of `arguments`. Such a call needs
+    `--force`."""
     schema = report.definitions.get(tool, {}).get("inputSchema")
     if not isinstance(schema, Mapping):
         return True
@@ -240,7 +242,7 @@ _ADDRESS: Final = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)
 def _command(name: str, options: tuple[str, ...], *words: str) -> str | None:
     if not all(escape_line(word) == word for word in (*options, *words)):
         return None
-    if any(word.startswith("-") for word in words):  # would be parsed as an option
+    if any(word.startswith("-") for word in words):  # the command would parse it as an option
         line = shlex.join(("playhead", name, *options, "--", *words))
     else:
         line = shlex.join(("playhead", name, *words, *options))

@@ -20,7 +20,7 @@ from playhead.check.report.rows import ACCEPTED_BECAUSE, Row, by_subject, rows, 
 from playhead.check.results import Check, Json, LoadFigures, Report, TestResult
 
 _JSON_VALUE_CHARS: Final = 65_536
-"""The limit of one input or output. A page of audio is 100 KiB of base64, which nobody reads."""
+"""Limits one input or output. A page of audio is 100 KiB of base64, which nobody reads."""
 _JSON_REPORT_CHARS: Final = 32 * 1024 * 1024
 _JSON_MESSAGE_CHARS: Final = 4_000
 _JUNIT_VALUE_CHARS: Final = 8_000
@@ -28,7 +28,7 @@ _JUNIT_REPORT_CHARS: Final = 8 * 1024 * 1024
 _SKIPPED_STATUSES: Final = frozenset({"accepted", "error", "skipped"})
 """The statuses of the tests that JUnit counts as skipped; `_case` writes `<skipped>` for each of them."""
 _LINE_CHARS: Final = 500
-"""The limit of an attribute, which CI systems show in a list."""
+"""Limits an attribute, because CI systems show attributes in a list."""
 
 
 def to_json(report: Report) -> str:

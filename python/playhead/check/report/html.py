@@ -4,7 +4,7 @@ The template escapes everything from a server. Should that ever fail, the page's
 allows only the one script and the one style sheet whose hashes it names. Without JavaScript every row is
 visible; the script adds filters, search and copy buttons.
 
-Every count on the page counts tests: all of them, those with one verdict, or those of one tool. A row is a
+Every number on the page counts tests: all of them, those with one verdict, or those of one tool. A row is a
 test with its checks.
 """
 
@@ -42,12 +42,13 @@ from playhead.check.results import Report, Sample
 from playhead.escaping import counted
 
 _ROWS: Final = 5_000
-"""A browser stays responsive with this many; passed checks come last and are omitted first."""
+"""Limits the rows of the page, so that a browser stays responsive. Passed checks are last and are omitted
+first."""
 _VALUE_CHARS: Final = 16_000
 _REPORT_CHARS: Final = 8 * 1024 * 1024
 _TOOLS: Final = 1_000
 _MOST_MEDIA: Final = 6
-"""The limit of images and audio per tool."""
+"""Limits the images and audio per tool."""
 _NAME_CHARS: Final = 200
 _PEEK_CHARS: Final = 300
 
@@ -61,7 +62,7 @@ class _Tool:
     words: str
     latency: str
     row: int | None
-    """The number of the tool's first row, the worst; None if that row is omitted."""
+    """The number of the tool's first row, which is its worst; None if that row is omitted."""
     media: list[Sample]
 
 

@@ -31,7 +31,7 @@ from playhead.escaping import counted, escape_line
 
 _VALUE_CHARS: Final = 4_000
 _REPORT_CHARS: Final = 400_000
-"""GitHub shows files up to 512 KiB and job summaries up to 1 MiB."""
+"""Limits the report. GitHub shows files up to 512 KiB and job summaries up to 1 MiB."""
 _TABLE_ROWS: Final = 1_000
 _FAILED_TESTS: Final = 200
 _NAME_CHARS: Final = 120

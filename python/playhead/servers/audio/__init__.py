@@ -1,7 +1,7 @@
 """The example audio server: it finds music, links to it, and reads it in ranges. Its options are here.
 
-`audio_server.py` runs it, or opens it in this process. This module imports little, so that the command line
-shows its help at once.
+`audio_tools.py` answers its requests; `audio_server.py` runs it, or opens it in this process. This module
+imports little, so that the command line shows its help at once.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class AudioServerOptions(ListenOptions):
     transport: Transport = "stdio"
     port: int = 3001
     library: Path | None = None
-    """A directory of music; None is the piece shipped with the package."""
+    """A directory of music. None is the piece shipped with the package."""
     state_directory: Path | None = None
     """The directory of the key that signs the user's links, which then work after a restart and in other
     processes. With None they end with this process."""
     allow_origins: tuple[str, ...] = ()
-    """Origins (`http://host:port`) that may be read even if their address is not global."""
+    """The origins (`http://host:port`) that may be read even if their address is not global."""
     mixer: MixerKind = "system"
     mixer_environment: Mapping[str, str] | None = field(default=None, repr=False)
-    """The environment of the system's mixer commands; None is this process's own."""
+    """The environment of the system's mixer commands. None is the environment of this process."""
     meta_key: str = DEFAULT_META_KEY
-    """The key of `_meta` under which a read may give its range."""
+    """The key of `_meta` under which a read may state its range."""
     origin_seconds: float = 10.0
-    """Limits the silence of an origin. Two attempts, a second apart, stay below a client's 30 s for a
-    page."""
+    """Limits the silence of an origin. Two attempts, a second apart, stay below the 30 s that a client waits
+    for a page."""

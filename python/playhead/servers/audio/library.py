@@ -16,7 +16,8 @@ from playhead.errors import ConfigError, UsageError
 
 TITLES_FILE = "library.json"
 _CLOSE_ENOUGH = 0.6
-"""difflib's own default: "frist lihgt" finds "First Light", a random word finds nothing."""
+"""The least similarity of a title and a query, difflib's default: "frist lihgt" finds "First Light", a random
+word finds nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,7 @@ class Track:
     """An audio file."""
 
     id: str
-    """The name in its URL: a digest of the file's name and its suffix, never a path."""
+    """The name in the track's URL: a digest of the file's name and its suffix, never a path."""
     title: str
     path: Path
     mime_type: str

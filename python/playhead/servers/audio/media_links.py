@@ -92,7 +92,7 @@ def load_key(directory: Path) -> bytes:
             file.write(secrets.token_bytes(KEY_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        with suppress(FileExistsError):  # another process was first: all use its key
+        with suppress(FileExistsError):  # another process was first, and all use its key
             os.link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

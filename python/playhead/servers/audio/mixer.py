@@ -13,7 +13,7 @@ import trio
 from playhead.errors import NoDeviceError, PlaybackError
 
 COMMAND_SECONDS = 5.0
-"""Limits a mixer, which answers in milliseconds, or waits for a sound server that is not running."""
+"""Limits a mixer command, which answers in milliseconds, or waits for a sound server that is not running."""
 
 COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
     "wpctl": lambda percent: ["set-volume", "@DEFAULT_AUDIO_SINK@", f"{percent}%"],
@@ -24,7 +24,8 @@ COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
 """The commands of PipeWire, PulseAudio, ALSA and macOS, in the order in which they are tried."""
 RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
 RUNTIME_DIRECTORIES: Final = Path("/run/user")
-"""The place of one directory per user id, made by systemd and elogind (XDG Base Directory Specification)."""
+"""The parent of the users' runtime directories, one per user id, which systemd and elogind make (XDG Base
+Directory Specification)."""
 
 
 class Mixer(Protocol):
@@ -41,7 +42,7 @@ class Mixer(Protocol):
 
 
 class MemoryMixer:
-    """A number that stands for the volume: for demos, tests and machines without sound."""
+    """A number that stands for the volume, for demos, tests and machines without audio."""
 
     def __init__(self) -> None:
         self.percent: int | None = None
@@ -107,7 +108,7 @@ async def _run(argv: list[str], *, environment: Mapping[str, str] | None) -> Non
             process = await trio.run_process(
                 argv, stdin=b"", capture_stdout=True, capture_stderr=True, check=False, env=environment
             )
-        except OSError as error:  # not executable: the next one may be
+        except OSError as error:  # this command can't run; try the next one
             raise PlaybackError(f"{argv[0]} cannot be run: {error.strerror}") from error
         if process.returncode != 0:
             message = process.stderr.decode("utf-8", "replace").strip()[:500] or "no message"

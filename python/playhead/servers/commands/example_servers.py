@@ -53,7 +53,7 @@ LISTENING: Final = {
     "tls_certificate": "--tls-certificate",
     "tls_key": "--tls-key",
 }
-"""The options of a server that listens, by field."""
+"""The command-line options of a server that listens, by the field of its options."""
 
 
 def token_of(variable: str | None) -> str | None:

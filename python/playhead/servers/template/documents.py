@@ -30,7 +30,7 @@ from playhead.strict_json import STRICT_DECODER
 
 _SPACE: Final = " \t\r\n"
 _TAGS: Final = frozenset({"method", "type", "mode"})
-"""The members whose constants distinguish the branches of a `oneOf`."""
+"""The members whose constant values distinguish the branches of a `oneOf`."""
 _BOUNDS: Final = {
     "minItems": "a number of items of at least",
     "maxItems": "a number of items of at most",
@@ -44,9 +44,9 @@ class Message:
     """A message of a document, and its place."""
 
     number: int
-    """Its number in the document, from 1."""
+    """The number of the message in the document, from 1."""
     line: int
-    """The line of its first character, from 1."""
+    """The line of the message's first character, from 1."""
     value: object
 
 
@@ -143,7 +143,8 @@ def _values(text: str, at: int) -> Iterator[tuple[int, object]]:
 
 
 def _items(text: str, at: int) -> Iterator[tuple[int, object]]:
-    """Iterate over the items of a well-formed array and their offsets; `at` is behind its bracket."""
+    """Iterate over the items of a well-formed array and their offsets. `at` is the offset after its
+    bracket."""
     at = _skip_space(text, at)
     while text[at] != "]":
         value, end = _value(text, at)
@@ -205,12 +206,12 @@ class _Findings:
             if self._notes.full:
                 return
             place = path
-            for key in error.relative_path:  # within a oneOf it is relative to the value of that
+            for key in error.relative_path:  # within a oneOf, the path is relative to the value of the oneOf
                 place = step(place, key)
             if error.validator in ("oneOf", "anyOf"):
                 self._explain_branch(error, place)
             elif error.validator != "type" or {"const", "enum"}.isdisjoint(error.schema):
-                self._explain_error(error, place)  # a constant says more than its type
+                self._explain_error(error, place)  # the error of a constant says more than that of its type
 
     def _explain_branch(self, error: ValidationError, path: str) -> None:
         """Report the errors of the branch that fits best, or list the branches if several fit alike."""
@@ -293,8 +294,8 @@ def _branches(error: ValidationError) -> dict[int, list[ValidationError]]:
 
 
 def _misfit(branch: Iterable[ValidationError]) -> float:
-    """Measure the distance of a value from a branch: missing and unknown members count fully, errors deeper
-    in it hardly."""
+    """Measure the distance of a value from a branch. Missing and unknown members count fully, deeper errors
+    hardly."""
     misfit, deeper = 0.0, 0.0
     for error in branch:
         if _is_tag(error):

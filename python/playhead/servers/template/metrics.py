@@ -34,7 +34,8 @@ METHODS: Final = frozenset(
 )
 OTHER: Final = "other"
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Bounds in seconds. Most answers take a millisecond, a search by a real engine some seconds."""
+"""The bounds of the latency histogram in seconds. Most answers take a millisecond, a search by a real engine
+some seconds."""
 
 
 class Metrics:

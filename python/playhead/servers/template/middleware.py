@@ -51,7 +51,7 @@ OPTIONAL_METHODS: Final = {
 """The methods of the protocol that this server lacks, each with the capability that would announce it."""
 
 _REVISION: Final = re.compile(r"\d{4}-\d{2}-\d{2}(-.+)?")
-"""The form of a protocol version: `2025-11-25`, or a draft such as `2025-11-25-draft`."""
+"""Matches a protocol version: `2025-11-25`, or a draft such as `2025-11-25-draft`."""
 
 
 def not_found(revision: str, kind: Literal["tool", "prompt"], name: str, known: Iterable[str]) -> MCPError:

@@ -24,7 +24,7 @@ from playhead.servers.template.middleware import resource_not_found
 _DATA: Final = "playhead.servers.template"
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _TITLE_COUNTS: Final = 3
-"""Each title word counts as three words of the page."""
+"""The weight of a word in the title, in words of the page."""
 _STOP_WORDS: Final = frozenset(
     re.findall(
         r"\w+",
@@ -102,7 +102,8 @@ MOST_BYTES: Final = MIB
 """Limits a page. A longer range is answered with its first MiB, because clients accept a short page."""
 
 _MUSIC_MIME: Final = "audio/mpeg"
-_LARGEST: Final = 2**53 - 1  # beyond it JSON numbers are no longer whole in every language
+_LARGEST_OFFSET: Final = 2**53 - 1
+"""Limits an offset. Beyond it, JSON numbers are not exact in every language."""
 _EXPECTED: Final = f"expected whole numbers, 0 <= start < end, in bytes, in the URI like {RANGE_TEMPLATE}"
 
 
@@ -201,7 +202,7 @@ def _range(start: object, end: object, size: int) -> tuple[int, int]:
 def _offset(value: object, name: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 16:
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_OFFSET:
         raise MCPError(
             INVALID_PARAMS,
             f"{name} is {'missing' if value is None else repr(value)[:80]}; {_EXPECTED}",

@@ -30,9 +30,10 @@ MAX_DEPTH: Final = 40
 """Limits nested parentheses, and nested signs and powers. Python's own stack would bear some hundreds."""
 DIGITS: Final = 34
 SHOWN_DIGITS: Final = 15
-"""Limits the digits shown of a fraction. The other 19 hide intermediate rounding: 1 / 3 * 3 is 1."""
+"""Limits the digits of a fraction that are shown. The other 19 hide intermediate rounding, so that 1 / 3 * 3
+is 1."""
 MAX_EXPONENT: Final = 308
-"""Limits exponents to a double's, so that every language can read a result as a JSON number."""
+"""Limits exponents to those of a double, so that every language can read a result as a JSON number."""
 _TOO_LARGE: Final = f"it must stay below 10^{MAX_EXPONENT + 1}"
 
 Operation = Literal["add", "subtract", "multiply", "divide", "power"]
@@ -90,7 +91,7 @@ DEFINITION: Final = types.Tool(
                 "examples": [7],
             },
         },
-        # Either way, but not both, so that a call is unambiguous.
+        # A call with both forms would be ambiguous.
         "oneOf": [
             {"required": ["expression"], "maxProperties": 1},
             {"required": ["operation", "a", "b"]},

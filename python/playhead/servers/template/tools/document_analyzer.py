@@ -15,7 +15,7 @@ from playhead.servers.template.tools import Arguments, TemplateTool, answer
 
 MAX_CHARS: Final = 100_000
 WORDS_A_MINUTE: Final = 240
-"""Silent reading of English prose (Brysbaert 2019: 238)."""
+"""The assumed reading speed: silent reading of English prose (Brysbaert 2019: 238)."""
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)")
 """Matches the last mark of a run such as `?!`. `[.!?]+` would be quadratic in a long run before a letter."""
 
@@ -86,7 +86,7 @@ def document_analyzer(pages: ShippedPages) -> TemplateTool:
 
     async def run(arguments: Arguments) -> types.CallToolResult:
         text = _text_of(pages, arguments)
-        # In a thread: 100,000 characters take some tens of milliseconds, and other clients should not wait.
+        # This runs in a thread, because 100,000 characters take some tens of milliseconds.
         return await trio.to_thread.run_sync(analyze, text, arguments["max_keywords"])
 
     return TemplateTool(definition=DEFINITION, run=run)

@@ -111,7 +111,7 @@ class Entity:
     name: str
     kind: str
     page: str | None
-    """The slug of the page about it, if any."""
+    """The slug of the page about the entity, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

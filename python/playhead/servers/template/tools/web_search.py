@@ -20,7 +20,7 @@ from playhead.servers.template.tools import Arguments, TemplateTool, answer
 
 MOST_RESULTS: Final = 20
 ANSWER_BYTES: Final = MIB
-"""Limits the engine's answer; twenty results are about 10 KB."""
+"""Limits the answer accepted from the engine. Twenty results are about 10 KB."""
 ENGINE_SECONDS: Final = 20.0
 SNIPPET_CHARS: Final = 300
 
@@ -92,9 +92,9 @@ class Engine:
     """A search engine that answers JSON as SearXNG does: `{"results": [{"title", "url", "content"}]}`."""
 
     url: str
-    """The URL of a search, with `{query}` and optionally `{max_results}`."""
+    """The URL template of a search, with `{query}` and optionally `{max_results}`."""
     client: HttpClient
-    """A guarded client, because the engine's redirects must not lead into the private network."""
+    """A guarded HTTP client, because the engine's redirects must not lead into the private network."""
 
     async def search(self, query: str, most: int) -> list[SearchResult]:
         """Search. Raises `TransportError` if no answer arrived in time, `RemoteError` for an unusable answer,

@@ -1,4 +1,4 @@
-"""The options of a server that listens, or dials, which the example servers share.
+"""The options of a server that listens, or dials, which the servers share.
 
 This module imports little, so that the command line shows its help at once.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from playhead.limits import DEFAULT_LIMITS, Limits
+
+Transport = Literal["stdio", "http", "ws"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

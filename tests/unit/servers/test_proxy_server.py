@@ -20,7 +20,8 @@ from playhead.errors import ServerError
 from playhead.playback import NullSink, Player
 from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
-from playhead.servers.proxy import ProxyOptions, Transport
+from playhead.servers.listening import Transport
+from playhead.servers.proxy import ProxyOptions
 from playhead.servers.proxy.proxy_server import ADDRESS_META, HEARD_META, PLAYER_PREFIX, open_proxy, serve
 
 

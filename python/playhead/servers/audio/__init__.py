@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from playhead.servers.listening import ListenOptions
+from playhead.servers.listening import ListenOptions, Transport
 
-Transport = Literal["stdio", "http", "ws"]
 MixerKind = Literal["memory", "system"]
 
 DEFAULT_META_KEY: Final = "playhead/range"

@@ -14,9 +14,8 @@ from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.terminal import Terminal
 from playhead.errors import UsageError
 from playhead.extras import require_extra
-from playhead.servers.audio import AudioServerOptions, MixerKind, Transport
-from playhead.servers.template import TemplateServerOptions
-from playhead.servers.template import Transport as TemplateTransport
+from playhead.servers.audio import AudioServerOptions, MixerKind
+from playhead.servers.listening import ListenOptions, Transport
 
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)]
 WebOrigins = Annotated[
@@ -127,7 +126,7 @@ def audio(
 
 def template(
     transport: Annotated[
-        TemplateTransport,
+        Transport,
         typer.Option(help="How clients connect; ws and http differ only in the printed URL."),
     ] = "ws",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -149,6 +148,8 @@ def template(
     tls_key: TlsKey = None,
 ) -> None:
     """Serve an example of every MCP feature: four tools, resources and prompts."""
+    from playhead.servers.template import TemplateServerOptions
+
     options = TemplateServerOptions(
         transport=transport,
         dial=endpoint_of(dial),
@@ -162,10 +163,10 @@ def template(
         tls_key=tls_key,
     )
 
-    _serve("playhead.servers.template.serve", options)
+    _serve("playhead.servers.template.serve", options, extra_for="the template server's metrics")
 
 
-def _serve(module: str, options: AudioServerOptions | TemplateServerOptions) -> None:
+def _serve(module: str, options: ListenOptions, *, extra_for: str | None = None) -> None:
     if options.dial is not None:
         default = type(options)()
         unused = [
@@ -175,8 +176,8 @@ def _serve(module: str, options: AudioServerOptions | TemplateServerOptions) -> 
             raise UsageError(f"--dial listens on no port: it does not go with {', '.join(unused)}")
 
     async def command(_terminal: Terminal, _report: Report) -> int:
-        if isinstance(options, TemplateServerOptions):
-            require_extra("serve", "the template server's metrics")
+        if extra_for is not None:
+            require_extra("serve", extra_for)
         with quick_imports():
             serve = import_module(module).serve
         await serve(options)

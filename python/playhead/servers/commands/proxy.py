@@ -21,7 +21,8 @@ from playhead.servers.commands.example_servers import (
     WebOrigins,
     token_of,
 )
-from playhead.servers.proxy import OnCall, ProxyOptions, Transport
+from playhead.servers.listening import Transport
+from playhead.servers.proxy import OnCall, ProxyOptions
 
 
 def proxy(

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from playhead.servers.listening import ListenOptions
+from playhead.servers.listening import ListenOptions, Transport
 
-Transport = Literal["stdio", "http", "ws"]
 OnCall = Literal["duck", "pause", "none"]
 
 

@@ -18,11 +18,8 @@ This module imports little, so that the command line shows its help at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from playhead.servers.listening import ListenOptions
-
-Transport = Literal["ws", "http", "stdio"]
+from playhead.servers.listening import ListenOptions, Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from trio.testing import MockClock
 
 from playhead.cache import BLOCK_BYTES, MemoryCache, PageCache
 from playhead.cache.directory import DirectoryCache
-from playhead.cache.valkey import ValkeyCache
 from playhead.client.session.cached_reads import CachedReads
 from playhead.client.session.shared_reads import SessionReads
 from playhead.concurrency import unwrap_exception_group
@@ -416,7 +415,7 @@ async def test_two_that_start_together_read_each_page_once(server: ValkeyServer)
     found: list[bytes] = []
 
     async def listen() -> None:
-        found.append((await Listener(ValkeyCache(server.url)).read(source))[0])
+        found.append((await Listener(server.cache()).read(source))[0])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen)
@@ -430,12 +429,12 @@ async def test_a_reader_that_dies_holds_up_others_for_the_time_of_a_claim_at_mos
     server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("playhead.cache.valkey.CLAIM_SECONDS", 0.2)
-    dead = Listener(ValkeyCache(server.url))
+    dead = Listener(server.cache())
     place = dead.cache.places(server=["server", "1"], resource="x:song", validator="v1", scope=None)[0]
     cache: Any = place.cache
     assert await cache.claim(place.key, 0, 20, "dead") == 20
     with trio.fail_after(10):
-        assert (await Listener(ValkeyCache(server.url)).read(pages()))[0] == DATA
+        assert (await Listener(server.cache()).read(pages()))[0] == DATA
 
 
 class Claimed(MemoryCache):
@@ -539,10 +538,10 @@ async def test_a_closed_stream_gives_up_its_claims(server: ValkeyServer) -> None
         asked.set()
         return 1000.0
 
-    async with Listener(ValkeyCache(server.url)).open(pages(delay=delay)):
+    async with Listener(server.cache()).open(pages(delay=delay)):
         with trio.fail_after(10):
             await asked.wait()
-    cache: Any = ValkeyCache(server.url)
+    cache: Any = server.cache()
     place = Listener(cache).cache.places(
         server=["server", "1"], resource="x:song", validator="v1", scope=None
     )[0]
@@ -551,7 +550,7 @@ async def test_a_closed_stream_gives_up_its_claims(server: ValkeyServer) -> None
 
 @pytest.mark.parametrize("trouble", ["killed", "stopped", "restarted empty"])
 async def test_a_valkey_in_trouble_costs_no_byte(server: ValkeyServer, trouble: str) -> None:
-    cache = ValkeyCache(server.url)
+    cache = server.cache()
     await Listener(cache).read(pages())
     source = pages()
     async with Listener(cache).open(source) as stream:

@@ -55,6 +55,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than processors for `-n logical`: half of a run's time is spent on waiting."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker of xdist where the directory is."""
     node.workerinput["run_directory"] = str(node.config.stash[RUN_DIRECTORY])

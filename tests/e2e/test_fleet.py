@@ -14,7 +14,6 @@ from typing import Any
 
 import miniaudio
 import pytest
-import valkey
 
 import playhead as playhead_package
 from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, environment, playhead
@@ -158,7 +157,7 @@ STORED_BLOCKS = 60
 
 def make_trouble(store: ValkeyServer, trouble: str) -> None:
     """Wait until `STORED_BLOCKS` were stored."""
-    client: Any = valkey.Valkey.from_url(store.url)
+    client = store.client()
     with client.pubsub() as channel:
         channel.subscribe("playhead:1:news")
         messages = (message for message in channel.listen() if message["type"] == "message")

@@ -174,14 +174,17 @@ async def over_http(form: Literal["json", "sse"], mixer: Mixer) -> AsyncIterator
 
 
 async def save(session: Session, seed: int, path: Path) -> str:
-    """Read a resource to a file; the outcome by name."""
+    """Read a resource to a file; the outcome by name.
+
+    An odd seed may get no answer at all, so it gives up soon.
+    """
     dice = random.Random(f"options {seed}")
     options = StreamOptions(
         strategy="arguments",
         page_bytes=dice.choice([10_000, 40_000]),
         in_flight=dice.choice([1, 3, 8]),
         timeout=1.0,
-        patience_seconds=20.0,
+        patience_seconds=5.0 if seed % 2 else 20.0,
     )
     try:
         async with session.open(f"crossed:{seed}", options=options) as stream:
@@ -265,14 +268,8 @@ PLAYED = {
 }
 SEEDS = pytest.mark.parametrize(
     "seeds",
-    [
-        range(10),
-        *(
-            pytest.param(range(at, at + 50), marks=pytest.mark.slow("reads 50 files"))
-            for at in range(10, 210, 50)
-        ),
-    ],
-    ids=["10 seeds", "50 seeds", "50 more", "50 other", "50 last"],
+    [range(10), pytest.param(range(10, 210), marks=pytest.mark.slow("reads 200 files"))],
+    ids=["10 seeds", "200 seeds"],
 )
 
 
@@ -288,9 +285,9 @@ async def test_over_stdio_no_stream_has_a_byte_of_another_answer(seeds: range, t
 async def test_no_stream_has_a_byte_of_another_answer(
     transport: str, seeds: range, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    autojump_clock.autojump_threshold = 0.05
+    autojump_clock.autojump_threshold = 0.01
     found, played, faults = await outcomes(PEERS[transport], seeds, tmp_path)
     assert wrong_of(found) == []
     check_counted(faults)
-    if len(seeds) == 50:
+    if len(seeds) == 200:
         assert played.keys() >= PLAYED[transport]

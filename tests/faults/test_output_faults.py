@@ -113,16 +113,6 @@ def test_no_folder_has_a_name_that_a_file_system_reserves(name: str, store: Outp
 # --- links --------------------------------------------------------------------------------------------
 
 
-def test_a_link_in_a_folders_place_is_not_followed(store: OutputStore, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    store.folder.mkdir(parents=True)
-    (store.folder / "home__play").symlink_to(outside)
-    with pytest.raises(SavingError, match="got a link"):
-        store.save("home__play", {}, b"x")
-    assert list(outside.iterdir()) == []
-
-
 def test_a_link_in_a_files_place_is_replaced_and_what_it_leads_to_is_untouched(
     store: OutputStore, tmp_path: Path
 ) -> None:
@@ -137,21 +127,6 @@ def test_a_link_in_a_files_place_is_replaced_and_what_it_leads_to_is_untouched(
     assert not again.path.is_symlink()
     assert again.path.read_bytes() == b"x"
     assert precious.read_text() == "precious"
-
-
-def test_a_link_in_a_folders_place_is_neither_listed_nor_removed_through(
-    store: OutputStore, tmp_path: Path
-) -> None:
-    elsewhere = OutputStore(tmp_path / "elsewhere")
-    saved = elsewhere.save("home__play", {}, b"x")
-    store.folder.mkdir(parents=True)
-    (store.folder / "home__play").symlink_to(saved.path.parent)
-    listing = store.list()
-    assert listing.outputs == ()
-    assert [problem.reason for problem in listing.problems] == ["a link, not followed"]
-    with pytest.raises(SavingError):
-        store.remove(saved)
-    assert elsewhere.list().outputs == (saved,)
 
 
 def test_a_link_or_a_pipe_in_a_records_place_is_told_and_hangs_nothing(

@@ -8,24 +8,37 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import valkey
+
+from playhead.cache.valkey import ValkeyCache
 
 PROGRAMS = ("valkey-server", "redis-server")
 START_SECONDS = 10.0
 
 
 class ValkeyServer:
-    """One server; `stop` freezes it, `kill` and `start` restart it empty."""
+    """One server; `stop` freezes it, `kill` and `start` restart it empty. `clients` closes what is open."""
 
-    def __init__(self, program: str, directory: Path) -> None:
+    def __init__(self, program: str, directory: Path, clients: ExitStack) -> None:
+        self._clients = clients
         self._program = program
         self._directory = directory
         self.socket = directory / "valkey.sock"
         self.url = f"unix://{self.socket}"
         self._process: subprocess.Popen[bytes] | None = None
+
+    def cache(self, *, url: str | None = None, **options: Any) -> ValkeyCache:
+        """A new cache on this server, closed with it."""
+        return self._clients.enter_context(closing(ValkeyCache(url or self.url, **options)))
+
+    def client(self) -> Any:
+        """A new client of the library, closed with this server."""
+        return self._clients.enter_context(closing(valkey.Valkey.from_url(self.url)))
 
     def start(self) -> None:
         with suppress(FileNotFoundError):
@@ -71,10 +84,11 @@ def valkey_server(directory: Path) -> Iterator[ValkeyServer]:
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip(f"needs {' or '.join(PROGRAMS)} (Debian: apt install redis-server)")
-    server = ValkeyServer(program, directory)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.resume()
-        server.kill()
+    with ExitStack() as clients:
+        server = ValkeyServer(program, directory, clients)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.resume()
+            server.kill()

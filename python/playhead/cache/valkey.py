@@ -275,7 +275,8 @@ class _News:
     def _listen(self) -> None:
         is_idle = False
         try:
-            with suppress(*self._errors), self._client.pubsub() as channel:
+            # A ValueError: `ValkeyCache.close` has closed the socket under this thread.
+            with suppress(*self._errors, ValueError), self._client.pubsub() as channel:
                 channel.subscribe(_NEWS)
                 while not is_idle:
                     message = channel.get_message(timeout=LINGER_SECONDS)

@@ -10,7 +10,6 @@ import pytest
 
 from playhead.cache import MemoryCache, PageCache
 from playhead.cache.directory import DirectoryCache
-from playhead.cache.valkey import ValkeyCache
 from playhead.testing.caches import CACHE_LAWS, CLAIM_LAWS, CacheLaw, ClaimLaw, block_of
 from playhead.testing.sinks import law_name
 from tests.servers.valkey_server import ValkeyServer, valkey_server
@@ -34,17 +33,17 @@ async def test_a_directory(law: CacheLaw, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("law", CACHE_LAWS, ids=law_name)
 async def test_valkey(law: CacheLaw, server: ValkeyServer) -> None:
-    await law(lambda: ValkeyCache(server.url))
+    await law(server.cache)
 
 
 @pytest.mark.parametrize("law", CLAIM_LAWS, ids=law_name)
 async def test_claims_in_valkey(law: ClaimLaw, server: ValkeyServer) -> None:
-    await law(lambda: ValkeyCache(server.url))
+    await law(server.cache)
 
 
 @pytest.mark.parametrize("law", CLAIM_LAWS, ids=law_name)
 async def test_claims_of_tasks_of_one_process(law: ClaimLaw, server: ValkeyServer) -> None:
-    cache = ValkeyCache(server.url)
+    cache = server.cache()
     await law(lambda: cache)
 
 

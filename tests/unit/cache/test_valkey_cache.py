@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import trio
-import valkey
 
 from playhead.cache import valkey as module
 from playhead.cache.valkey import ValkeyCache
@@ -27,10 +26,10 @@ def server() -> Iterator[ValkeyServer]:
 
 
 async def test_neighbouring_blocks_are_read_in_one_round_trip(server: ValkeyServer) -> None:
-    cache, key = ValkeyCache(server.url), new_key()
+    cache, key = server.cache(), new_key()
     for block in (3, 4, 6):
         await cache.put(key, block, block_of(key, block))
-    client: Any = valkey.Valkey.from_url(server.url)
+    client = server.client()
     before = client.info("commandstats").get("cmdstat_mget", {"calls": 0})["calls"]
     found = await cache.get_run(key, 3, 4)
     assert found == [block_of(key, 3), block_of(key, 4), None, block_of(key, 6)]
@@ -38,9 +37,9 @@ async def test_neighbouring_blocks_are_read_in_one_round_trip(server: ValkeyServ
 
 
 async def test_a_claim_runs_out(server: ValkeyServer) -> None:
-    cache, key = ValkeyCache(server.url), new_key()
+    cache, key = server.cache(), new_key()
     await cache.claim(key, 0, 1, "a")
-    client: Any = valkey.Valkey.from_url(server.url)
+    client = server.client()
     (name,) = client.scan_iter("playhead:1:*:claim")
     assert 0 < client.pttl(name) <= 1000 * module.CLAIM_SECONDS
 
@@ -56,8 +55,8 @@ async def test_a_process_listens_once_and_only_while_somebody_waits(
     server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LINGER_SECONDS", 0.02)
-    cache, key = ValkeyCache(server.url), new_key()
-    client: Any = valkey.Valkey.from_url(server.url)
+    cache, key = server.cache(), new_key()
+    client = server.client()
     await cache.claim(key, 0, 1, "a")
     for _ in range(2):  # the second time after the first connection was closed
         assert client.pubsub_numsub("playhead:1:news")[0][1] == 0
@@ -72,8 +71,8 @@ async def test_a_process_listens_once_and_only_while_somebody_waits(
 
 
 async def test_waiters_listen_again_after_their_connection_was_closed(server: ValkeyServer) -> None:
-    cache, key = ValkeyCache(server.url), new_key()
-    client: Any = valkey.Valkey.from_url(server.url)
+    cache, key = server.cache(), new_key()
+    client = server.client()
     await cache.claim(key, 0, 1, "a")
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
@@ -90,11 +89,11 @@ async def test_waiters_listen_again_after_their_connection_was_closed(server: Va
 
 
 async def test_a_user_without_the_channel_stores_and_waits_all_the_same(server: ValkeyServer) -> None:
-    client: Any = valkey.Valkey.from_url(server.url)
+    client = server.client()
     client.execute_command(
         "ACL", "SETUSER", "limited", "on", ">secret", "~playhead:*", "+@all", "resetchannels"
     )
-    cache, key = ValkeyCache(server.url.replace("unix://", "unix://limited:secret@")), new_key()
+    cache, key = server.cache(url=server.url.replace("unix://", "unix://limited:secret@")), new_key()
     await cache.claim(key, 0, 2, "a")
     await cache.wait(key, 0, seconds=0.01)
     await cache.put(key, 0, block_of(key, 0))
@@ -105,8 +104,8 @@ async def test_a_user_without_the_channel_stores_and_waits_all_the_same(server: 
 
 
 async def test_a_stopped_server_holds_up_no_waiter(server: ValkeyServer) -> None:
-    cache, key = ValkeyCache(server.url), new_key()
-    client: Any = valkey.Valkey.from_url(server.url)
+    cache, key = server.cache(), new_key()
+    client = server.client()
     await cache.claim(key, 0, 1, "a")
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
@@ -118,20 +117,20 @@ async def test_a_stopped_server_holds_up_no_waiter(server: ValkeyServer) -> None
 
 
 async def test_blocks_have_a_time_to_live(server: ValkeyServer) -> None:
-    cache, key = ValkeyCache(server.url, ttl_seconds=100.0), new_key()
+    cache, key = server.cache(ttl_seconds=100.0), new_key()
     await cache.put(key, 0, b"x")
     await cache.put(key, 1, b"x", ttl_seconds=50.0)
     await cache.put(key, 2, b"x", ttl_seconds=500.0)
-    client: Any = valkey.Valkey.from_url(server.url)
+    client = server.client()
     lives = sorted(client.pttl(name) for name in client.scan_iter("playhead:1:*:[0-9]"))
     assert [round(ms / 1000) for ms in lives] == [50, 100, 100]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "another block", "text", "a list"])
 async def test_what_was_not_put_is_no_block(server: ValkeyServer, damage: str) -> None:
-    cache, key = ValkeyCache(server.url), new_key()
+    cache, key = server.cache(), new_key()
     await cache.put(key, 0, block_of(key, 0))
-    client: Any = valkey.Valkey.from_url(server.url)
+    client = server.client()
     (name,) = client.scan_iter("playhead:1:*:0")
     value = client.get(name)
     assert isinstance(value, bytes)
@@ -155,7 +154,7 @@ async def test_what_was_not_put_is_no_block(server: ValkeyServer, damage: str) -
 
 async def test_a_stopped_server_costs_one_wait_and_one_message(server: ValkeyServer) -> None:
     said: list[str] = []
-    cache, key = ValkeyCache(server.url, on_trouble=said.append), new_key()
+    cache, key = server.cache(on_trouble=said.append), new_key()
     await cache.put(key, 0, block_of(key, 0))
     server.stop()
     began = time.monotonic()
@@ -177,7 +176,7 @@ async def test_a_server_that_answers_again_is_used_again_with_what_it_has(
     restarts: bool, server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.05)
-    cache, key = ValkeyCache(server.url), new_key()
+    cache, key = server.cache(), new_key()
     await cache.put(key, 0, block_of(key, 0))
     (server.kill if restarts else server.stop)()
     assert await cache.get(key, 0) is None
@@ -190,7 +189,7 @@ async def test_a_server_that_answers_again_is_used_again_with_what_it_has(
 
 async def test_many_requests_at_a_stopped_server_all_return(server: ValkeyServer) -> None:
     said: list[str] = []
-    cache, key = ValkeyCache(server.url, on_trouble=said.append), new_key()
+    cache, key = server.cache(on_trouble=said.append), new_key()
     await cache.get(key, 0)
     server.stop()
     found: list[bytes | None] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -12,11 +13,10 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from playhead.cache import BLOCK_BYTES, MemoryCache, PageCache
 from playhead.cache.directory import DirectoryCache
-from playhead.cache.valkey import ValkeyCache
 from playhead.client.session.cached_reads import CachedReads
 from playhead.client.session.shared_reads import SessionReads
 from playhead.concurrency import unwrap_exception_group
@@ -58,6 +58,29 @@ class Listener:
     def __post_init__(self) -> None:
         self.cache = SessionReads(cache=self.shared, server=self.server, credentials=self.credentials)
 
+    def reads(
+        self,
+        pages: ScriptedPages,
+        nursery: trio.Nursery,
+        *,
+        counts: ReadCounts | None = None,
+        validator: str = "v1",
+        size: int | None = SIZE,
+        resource: str = "x:song",
+    ) -> CachedReads:
+        return CachedReads(
+            pages,
+            session=self.cache,
+            server=["server", "1"],
+            resource=resource,
+            validator=validator,
+            size_bytes=size,
+            mime_type=None,
+            counts=counts or ReadCounts(),
+            start_soon=nursery.start_soon,
+            server_name="the server",
+        )
+
     @asynccontextmanager
     async def open(
         self,
@@ -71,17 +94,8 @@ class Listener:
         counts = ReadCounts()
         with unwrap_exception_group():
             async with trio.open_nursery() as session:
-                reads = CachedReads(
-                    pages,
-                    session=self.cache,
-                    server=["server", "1"],
-                    resource=resource,
-                    validator=validator,
-                    size_bytes=size,
-                    mime_type=None,
-                    counts=counts,
-                    start_soon=session.start_soon,
-                    server_name="the server",
+                reads = self.reads(
+                    pages, session, counts=counts, validator=validator, size=size, resource=resource
                 )
                 form = RangeForm(
                     name="scripted",
@@ -274,6 +288,60 @@ async def test_a_version_that_only_pages_name_costs_one_burst() -> None:
     assert sum(read.end - read.start for read in second.reads) <= 2 * BLOCK_BYTES
 
 
+AFTER = random.Random(2).randbytes(SIZE)
+
+
+def block_of(data: bytes, number: int) -> bytes:
+    return data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
+
+
+def bytes_of(page: Page) -> bytes:
+    return b"".join(blob if isinstance(blob, bytes) else base64.b64decode(blob) for blob in page.blobs)
+
+
+class SlowSize(MemoryCache):
+    """A cache that is slow to answer for a size, which is wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = trio.Event()
+        self.may_answer = trio.Event()
+
+    async def size(self, key: str) -> int | None:
+        self.asked.set()
+        await self.may_answer.wait()
+        return 12_345
+
+
+def key_of(listener: Listener, validator: str) -> str:
+    """The key under which a block is looked for last."""
+    places = listener.cache.places(server=["server", "1"], resource="x:song", validator=validator, scope=None)
+    return places[-1].key
+
+
+async def test_blocks_of_another_version_in_the_cache_are_not_mixed_with_the_pages_of_a_new_one() -> None:
+    listener = Listener(cache := MemoryCache())
+    for number in (1, 2):
+        await cache.put(key_of(listener, "v1"), number, block_of(DATA, number))
+    async with trio.open_nursery() as nursery:
+        reads = listener.reads(pages(AFTER, rewrite=Version(etag="v2")), nursery)
+        assert bytes_of(await reads(0, 3 * BLOCK_BYTES)) == block_of(AFTER, 0), "up to the blocks at hand"
+        assert bytes_of(await reads(BLOCK_BYTES, 3 * BLOCK_BYTES)) == AFTER[BLOCK_BYTES : 3 * BLOCK_BYTES]
+
+
+async def test_a_size_that_arrives_after_the_version_has_changed_is_not_the_new_ones() -> None:
+    listener = Listener(cache := SlowSize())
+    await cache.put(key_of(listener, "v1"), 0, block_of(DATA, 0))
+    async with trio.open_nursery() as nursery:
+        reads = listener.reads(pages(AFTER, rewrite=Version(etag="v2")), nursery)
+        nursery.start_soon(reads, 0, BLOCK_BYTES)
+        await cache.asked.wait()
+        await reads(5 * BLOCK_BYTES, 6 * BLOCK_BYTES)
+        cache.may_answer.set()
+        await wait_all_tasks_blocked()
+        assert reads._exact_bytes is None
+
+
 # --- who may share ------------------------------------------------------------------------------------------
 
 
@@ -416,7 +484,7 @@ async def test_two_that_start_together_read_each_page_once(server: ValkeyServer)
     found: list[bytes] = []
 
     async def listen() -> None:
-        found.append((await Listener(ValkeyCache(server.url)).read(source))[0])
+        found.append((await Listener(server.cache()).read(source))[0])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen)
@@ -430,12 +498,12 @@ async def test_a_reader_that_dies_holds_up_others_for_the_time_of_a_claim_at_mos
     server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("playhead.cache.valkey.CLAIM_SECONDS", 0.2)
-    dead = Listener(ValkeyCache(server.url))
+    dead = Listener(server.cache())
     place = dead.cache.places(server=["server", "1"], resource="x:song", validator="v1", scope=None)[0]
     cache: Any = place.cache
     assert await cache.claim(place.key, 0, 20, "dead") == 20
     with trio.fail_after(10):
-        assert (await Listener(ValkeyCache(server.url)).read(pages()))[0] == DATA
+        assert (await Listener(server.cache()).read(pages()))[0] == DATA
 
 
 class Claimed(MemoryCache):
@@ -532,6 +600,54 @@ async def test_a_block_that_is_stored_and_damaged_is_waited_for_in_no_hot_loop(
     assert cache.looks < 2000, "some reads of the first block, each every 0.05 s for 8 s"
 
 
+class SlowClaims(MemoryCache):
+    """A cache whose claims are granted late; `claimed` has those that were not released."""
+
+    claim_seconds = 8.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = trio.Event()
+        self.granted = trio.Event()
+        self.claimed: dict[str, set[int]] = {}
+
+    async def get_run(self, key: str, first: int, count: int) -> list[bytes | None]:
+        return [None] * count
+
+    async def claim(self, key: str, first: int, count: int, owner: str) -> int:
+        self.asked.set()
+        await self.granted.wait()
+        self.claimed.setdefault(key, set()).update(range(first, first + count))
+        return count
+
+    async def wait(self, key: str, block: int, *, seconds: float) -> None:
+        raise AssertionError("nobody else has claimed a block")
+
+    async def release(self, key: str, blocks: list[int], owner: str) -> None:
+        self.claimed[key] -= set(blocks)
+
+
+async def test_a_claim_that_is_granted_after_the_stream_was_closed_is_given_up_too() -> None:
+    cache = SlowClaims()
+    async with trio.open_nursery() as nursery:
+        reads = Listener(cache).reads(pages(), nursery)
+        nursery.start_soon(reads, 0, BLOCK_BYTES)
+        await cache.asked.wait()
+        await reads.aclose()
+        cache.granted.set()
+    assert list(cache.claimed.values()) == [set()]
+
+
+async def test_the_blocks_of_a_new_version_are_claimed_anew() -> None:
+    cache = SlowClaims()
+    cache.granted.set()
+    async with trio.open_nursery() as nursery:
+        reads = Listener(cache).reads(pages(rewrite=Version(etag='"v2"')), nursery)
+        await reads(0, BLOCK_BYTES)
+        await reads(0, BLOCK_BYTES)
+    assert list(cache.claimed.values()) == [{0}, {0}], "under the keys of two versions"
+
+
 async def test_a_closed_stream_gives_up_its_claims(server: ValkeyServer) -> None:
     asked = trio.Event()
 
@@ -539,10 +655,10 @@ async def test_a_closed_stream_gives_up_its_claims(server: ValkeyServer) -> None
         asked.set()
         return 1000.0
 
-    async with Listener(ValkeyCache(server.url)).open(pages(delay=delay)):
+    async with Listener(server.cache()).open(pages(delay=delay)):
         with trio.fail_after(10):
             await asked.wait()
-    cache: Any = ValkeyCache(server.url)
+    cache: Any = server.cache()
     place = Listener(cache).cache.places(
         server=["server", "1"], resource="x:song", validator="v1", scope=None
     )[0]
@@ -551,7 +667,7 @@ async def test_a_closed_stream_gives_up_its_claims(server: ValkeyServer) -> None
 
 @pytest.mark.parametrize("trouble", ["killed", "stopped", "restarted empty"])
 async def test_a_valkey_in_trouble_costs_no_byte(server: ValkeyServer, trouble: str) -> None:
-    cache = ValkeyCache(server.url)
+    cache = server.cache()
     await Listener(cache).read(pages())
     source = pages()
     async with Listener(cache).open(source) as stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from mcp_types import AudioContent, BlobResourceContents, EmbeddedResource, Reso
 from trio.testing import MockClock
 
 from playhead.client import BytesMedia, ResourceMedia, connect
+from playhead.client.session.connection import Connection
 from playhead.config.servers import ServerConfig
 from playhead.content import UnknownBlock
 from playhead.errors import (
@@ -249,6 +251,18 @@ async def test_a_session_cannot_be_used_after_its_context() -> None:
         pass
     with pytest.raises(ClosedError):
         await session.call_tool("add")
+
+
+async def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with connect(sample_server()) as session:
+            assert (await session.call_tool("add", {"a": 1, "b": 2})).text == "3"
+        del session
+        assert not [each for each in gc.get_objects() if isinstance(each, Connection)]
+    finally:
+        gc.enable()
 
 
 async def test_an_invalid_mode_or_timeout_is_a_usage_error() -> None:

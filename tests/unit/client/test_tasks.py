@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from playhead.client import Session, connect
+from playhead.client.session.tool_calls import call_as_task
 from playhead.errors import DeadlineError, ProtocolError, ServerError
 from playhead.limits import Limits
 from tests.servers.raw_http import Exchange, raw_http
@@ -126,3 +127,28 @@ async def test_an_interval_that_no_clock_knows_is_kept_within_bounds(
         began = trio.current_time()
         assert (await session.call_tool("slow")).text == "owls"
         assert trio.current_time() - began <= 11
+
+
+@pytest.mark.parametrize(
+    ("suggested", "seconds"),
+    [({}, 1), ("2000", 1), (True, 1), (None, 1), (2500, 2.5), (62.5, 0.0625), (-1, 0.05), (10**400, 10)],
+    ids=["absent", "a string", "a boolean", "null", "2.5 s", "a float", "negative", "too long"],
+)
+async def test_a_task_is_polled_at_the_servers_interval_within_bounds_or_each_second(
+    suggested: object, seconds: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    task = {"taskId": "t1", "status": "working"} | ({} if suggested == {} else {"pollInterval": suggested})
+    polls: list[float] = []
+
+    async def send(method: str, params: object) -> dict[str, object]:
+        if method == "tools/call":
+            return {"task": task}
+        if method == "tasks/get":
+            polls.append(trio.current_time() - began)
+            return task if len(polls) < 3 else {**task, "status": "completed"}
+        return RESULT
+
+    began = trio.current_time()
+    result = await call_as_task(send, name="slow", arguments=None, total_seconds=60, server="it")
+    assert result == RESULT
+    assert polls == pytest.approx([seconds, 2 * seconds, 3 * seconds])

@@ -17,7 +17,7 @@ from mcp_types import TextContent
 from playhead.config.outputs import OutputStore, SavedOutput, content_of, default_output_folder
 from playhead.config.outputs.store import JSON_CHARS
 from playhead.content import parse_block
-from playhead.errors import Base64Error, ClosedError, LimitError, UsageError
+from playhead.errors import Base64Error, ClosedError, LimitError, SavingError, UsageError
 from playhead.limits import Limits
 
 WHEN = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
@@ -434,3 +434,31 @@ def test_a_tag_that_is_no_text_is_refused_before_anything_is_written(tmp_path: P
     with pytest.raises(TypeError, match="tag"):
         OutputStore(tmp_path).save("a__b", {}, "x", tag="a")  # type: ignore[call-arg] # misspelt
     assert not list(tmp_path.iterdir())
+
+
+# --- links --------------------------------------------------------------------------------------------
+
+
+def test_a_link_in_a_folders_place_is_not_followed(store: OutputStore, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    store.folder.mkdir(parents=True)
+    (store.folder / "home__play").symlink_to(outside)
+    with pytest.raises(SavingError, match="got a link"):
+        store.save("home__play", {}, b"x")
+    assert list(outside.iterdir()) == []
+
+
+def test_a_link_in_a_folders_place_is_neither_listed_nor_removed_through(
+    store: OutputStore, tmp_path: Path
+) -> None:
+    elsewhere = OutputStore(tmp_path / "elsewhere")
+    saved = elsewhere.save("home__play", {}, b"x")
+    store.folder.mkdir(parents=True)
+    (store.folder / "home__play").symlink_to(saved.path.parent)
+    listing = store.list()
+    assert listing.outputs == ()
+    assert [problem.reason for problem in listing.problems] == ["a link, not followed"]
+    with pytest.raises(SavingError):
+        store.remove(saved)
+    assert elsewhere.list().outputs == (saved,)

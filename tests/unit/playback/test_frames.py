@@ -357,6 +357,26 @@ async def test_the_end_of_an_item_does_not_wait_for_an_item_that_is_not_ready(
     assert device.timestamps == [0, 1, 2, 20]
 
 
+async def test_a_frame_that_the_next_item_continues_waits_for_its_rest_through_an_underrun(
+    autojump_clock: MockClock,
+) -> None:
+    device = Device()
+    sequence = Waiting(buffer_of(pcm_of(2 * FRAME + 100), SPEECH))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(FramesSink(device).play, sequence)
+        await trio.sleep(1.2 * T)
+        following = open_buffer(SPEECH)
+        following.write(pcm_of(50))
+        following.release()
+        sequence.add(following)
+        await trio.sleep(10 * T)
+        assert device.times == [0, 0], "the third frame has its first samples and waits for the others"
+        following.write(pcm_of(FRAME - 150, start=50))
+        following.finish()
+        sequence.end()
+    assert device.pcm == pcm_of(2 * FRAME + 100) + pcm_of(FRAME - 100), "without silence in between"
+
+
 async def test_cancelled_after_the_last_frame_was_taken_it_owes_the_rest_and_no_clear(
     autojump_clock: MockClock,
 ) -> None:

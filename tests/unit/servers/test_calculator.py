@@ -99,6 +99,7 @@ def test_a_json_number_is_the_digits_that_are_shown(number: float) -> None:
         ("(1 + 2", "expected a closing parenthesis, got the end"),
         ("1 + 2)", r"expected an operator, got '\)' at character 6"),
         ("* 2", r"got '\*' at character 1"),
+        ("2 + * 3", r"expected a number or an opening parenthesis, got '\*' at character 5"),
         ("2 + x", "unexpected 'x' at character 5"),
         ("__import__('os')", "unexpected '_' at character 1"),
         ("1_000", "unexpected '_'"),

@@ -212,7 +212,9 @@ class CachedReads:
                 version.places = (place,)
                 if self._exact_bytes is None and not version.is_size_asked:
                     version.is_size_asked = True
-                    self._exact_bytes = await place.cache.size(place.key)
+                    size_bytes = await place.cache.size(place.key)
+                    if version is self._version:
+                        self._exact_bytes = size_bytes
                 break
         if version is self._version:
             for number, block in zip(numbers, blocks, strict=True):
@@ -294,12 +296,10 @@ class CachedReads:
             self._version.places = self._version.places[:1]
 
     def _forget(self) -> None:
-        """Drop the blocks, claims and size of another version."""
+        """Drop the blocks and claims of another version, of which no byte was delivered."""
         self._at_hand.clear()
         self._in_cache.clear()
-        self._partial.clear()
         self._claims.clear()
-        self._exact_bytes = None
 
     # --- storing ---------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import trio
@@ -114,12 +113,8 @@ class Connection:
         self._on_notification = on_notification
         self._last_asked = last_asked
         self._waiting: dict[int | str, WaitingRequest] = {}
-        self._repeats = ReadRepeats(
-            carrier,
-            self._waiting,
-            send_copy=self._send_copy,
-            replace=None if replace is None else partial(_replacement, self, replace),
-        )
+        self._repeats = ReadRepeats(carrier, self._waiting)
+        self._replace = replace
         self._is_retired = False
         """True if the connection ends with its requests in flight; see `retire`."""
         self._open_questions = 0
@@ -432,7 +427,8 @@ class Connection:
                 del waiting  # the variable would keep the answer alive while this task sleeps
             if self._repeats.next_step_at() <= now:
                 step = self._repeats.next_step(now)
-                self._nursery.start_soon(self._repeats.take_step, step)
+                replace = self._replacement if self._replace is not None else None
+                self._nursery.start_soon(self._repeats.take_step, step, self._send_copy, replace)
 
     async def _send_copy(self, original: WaitingRequest) -> dict[str, Any]:
         """Send a copy of a read, which has no deadline: the original's counts."""
@@ -444,6 +440,10 @@ class Connection:
             arrivals=original.arrivals,
             repeats=original,
         )
+
+    async def _replacement(self) -> SendCopy:
+        assert self._replace is not None
+        return (await self._replace(self))._send_copy
 
     # --- opening --------------------------------------------------------------------------------------
 
@@ -526,12 +526,6 @@ async def reporting(on_progress: OnProgress) -> AsyncIterator[Broadcast[Progress
             nursery.start_soon(deliver, reports.subscribe(), on_progress)
             yield reports
             reports.close()
-
-
-async def _replacement(
-    connection: Connection, replace: Callable[[Connection], Awaitable[Connection]]
-) -> SendCopy:
-    return (await replace(connection))._send_copy
 
 
 def _handshake_slots() -> trio.Semaphore:

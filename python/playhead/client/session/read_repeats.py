@@ -26,24 +26,10 @@ SendCopy = Callable[[WaitingRequest], Awaitable[dict[str, Any]]]
 class ReadRepeats:
     """Repeats the waiting reads of one connection. The first of two answers counts."""
 
-    def __init__(
-        self,
-        carrier: Carrier,
-        waiting: Mapping[int | str, WaitingRequest],
-        *,
-        send_copy: SendCopy,
-        replace: Callable[[], Awaitable[SendCopy]] | None,
-    ) -> None:
-        """
-        Args:
-            waiting: the connection's waiting requests by their ids, in the order of their start.
-            send_copy: sends over this connection.
-            replace: opens the session's next connection, and returns its `send_copy`.
-        """
+    def __init__(self, carrier: Carrier, waiting: Mapping[int | str, WaitingRequest]) -> None:
+        """`waiting` has the connection's waiting requests by their ids, in the order of their start."""
         self._carrier = carrier
         self._waiting = waiting
-        self._send_copy = send_copy
-        self._replace = replace
         self._liveness = Liveness()
         self.is_possible = carrier.repeat_via != "none"
         """False if no read of this connection can be repeated, and once the connection is retired."""
@@ -74,19 +60,28 @@ class ReadRepeats:
         """Return the time at which the oldest read was sent; infinite if no read waits."""
         return next((each.started for each in self._originals()), math.inf)
 
-    async def take_step(self, step: LivenessStep | None) -> None:
-        """Ask the server for a sign of life, or repeat the waiting reads."""
+    async def take_step(
+        self,
+        step: LivenessStep | None,
+        send_copy: SendCopy,
+        replace: Callable[[], Awaitable[SendCopy]] | None,
+    ) -> None:
+        """Ask the server for a sign of life, or repeat the waiting reads.
+
+        `send_copy` sends over this connection. `replace` opens the session's next one, and returns its
+        `send_copy`. Neither is stored: a closed connection would be in a reference cycle.
+        """
         if self._carrier.repeat_via == "request":
             # The carrier has no ping, so the copies of the reads ask for the sign of life.
             if step is LivenessStep.ASK:
-                await self._repeat(self._send_copy, is_other_connection=False)
+                await self._repeat(send_copy, is_other_connection=False)
         elif step is LivenessStep.ASK:
             with trio.move_on_after(GRACE_SECONDS):
                 if await self._carrier.ping():
                     self.heard = trio.current_time()
-        elif self._replace is not None:
+        elif replace is not None:
             with suppress(PlayheadError):  # this connection stays, and the next step tries again
-                await self._repeat(await self._replace(), is_other_connection=True)
+                await self._repeat(await replace(), is_other_connection=True)
 
     async def _repeat(self, send_copy: SendCopy, *, is_other_connection: bool) -> None:
         """Send a copy of each waiting read, one after another.

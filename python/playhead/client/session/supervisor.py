@@ -212,6 +212,7 @@ class Supervisor:
     def close(self) -> None:
         """Close all connections. Later requests raise `ClosedError`. Idempotent."""
         self._closed = True
+        self._current = None  # it refers to `renew`
         if self._renewal is not None:
             self._renewal.scope.cancel()
         for connection in self._opened:

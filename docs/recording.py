@@ -39,6 +39,8 @@ HOLD_SECONDS = 5.0
 """The last frame stays this long before the recording starts again."""
 
 CELL, LINE, MARGIN, BAR = 8.4, 19, 16, 22
+FRAME = "#6b7689"
+"""Visible on a white page and on a dark one."""
 COLORS = {"default": "#d8dee9", "brightblack": "#8b95a7", "green": "#a3be8c", "red": "#e06c75"}
 
 Row = tuple[tuple[int, str, str, bool], ...]
@@ -122,8 +124,8 @@ text{{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",mo
 @media (prefers-reduced-motion:reduce){{#film{{animation:none}}}}
 </style>
 <defs>{lines}</defs>
-<rect width="{width}" height="{height}" rx="8" fill="#1f2430"/>
-<g fill="#4c566a">{dots}</g>
+<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8" fill="#1f2430" stroke="{FRAME}"/>
+<g fill="{FRAME}">{dots}</g>
 <g id="film">
 {chr(10).join(uses)}
 </g>

@@ -69,6 +69,16 @@ async def answer(stream: trio.SocketStream, status: str, body: bytes = b"", *hea
     await stream.send_all("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
 
+async def answer_range(stream: trio.SocketStream, head: bytes, whole: bytes, *headers: str) -> None:
+    """Answer with the range of `whole` that the request asks for; 416 past its end."""
+    start, end = bounds(head)
+    if part := whole[start:end]:
+        place = f"content-range: bytes {start}-{start + len(part) - 1}/{len(whole)}"
+        await answer(stream, "206 Partial Content", part, place, *headers)
+    else:
+        await answer(stream, "416 Range Not Satisfiable", b"", f"content-range: bytes */{len(whole)}")
+
+
 def ignores_ranges(body: bytes) -> Handler:
     """Answers 200 with the whole body, whatever was asked."""
 

@@ -20,7 +20,7 @@ from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.http_range_reader import PLAY_BYTES, HttpRangeReader
 from playhead.client.transports.http_client import guarded_client
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff, split_mime
-from playhead.content.playlists import is_playlist
+from playhead.content.playlists import has_playlist_head, is_playlist
 from playhead.errors import HttpRefusedError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import Origin, check_url
@@ -36,7 +36,6 @@ REFUSALS: Final = frozenset({400, 404, 405, 406})
 """Statuses with which an MCP endpoint answers a plain GET."""
 _SERVER_TYPES: Final = frozenset({"application/json", "application/problem+json", "text/event-stream"})
 _HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
-_PLAYLIST_HEADS: Final = (b"#EXTM3U", b"[playlist]")
 
 
 class WebKind(Enum):
@@ -140,7 +139,7 @@ def kind_of(url: str, mime_type: str, head: bytes) -> WebKind:
     audio_format = sniff(head)
     if mime_type in _HTML_TYPES:
         return WebKind.OTHER
-    if head.startswith(_PLAYLIST_HEADS) or is_playlist(mime_type, url):
+    if has_playlist_head(head.decode("latin-1")) or is_playlist(mime_type, url):
         return WebKind.PLAYLIST
     if audio_format is AudioFormat.TEXT:
         return WebKind.OTHER

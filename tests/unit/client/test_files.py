@@ -26,7 +26,7 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.playback import NullSink, Player
 from playhead.results.plan import Policy, SendText
 from tests.servers.raw_http import Exchange, raw_http
-from tests.servers.raw_origin import Handler, RawOrigin, answer, bounds, raw_origin
+from tests.servers.raw_origin import Handler, RawOrigin, answer, answer_range, bounds, raw_origin
 from tests.servers.wave import CHANNELS, HEADER_BYTES, RATE_HZ, wave_header
 
 
@@ -83,16 +83,10 @@ def serves(
     """Serve `body` in ranges to the requests that `allows` accepts; 403 to the others."""
 
     async def handle(origin: RawOrigin, stream: trio.SocketStream, head: bytes) -> None:
-        start, end = bounds(head)
-        part = body[start:end]
-        if not allows(head):
-            await answer(stream, "403 Forbidden")
-        elif not part:
-            await answer(stream, "416 Range Not Satisfiable", b"", f"content-range: bytes */{len(body)}")
+        if allows(head):
+            await answer_range(stream, head, body, f"content-type: {mime_type}", 'etag: "song"')
         else:
-            place = f"content-range: bytes {start}-{start + len(part) - 1}/{len(body)}"
-            kind = f"content-type: {mime_type}"
-            await answer(stream, "206 Partial Content", part, place, kind, 'etag: "song"')
+            await answer(stream, "403 Forbidden")
 
     return handle
 

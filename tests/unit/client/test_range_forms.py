@@ -23,7 +23,7 @@ from playhead.config.servers import ServerConfig
 from playhead.errors import ChunkGapError, ServerError, StreamBrokenError, UsageError
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from tests.servers.raw_http import Exchange, raw_http
-from tests.servers.raw_origin import RawOrigin, answer, bounds, raw_origin
+from tests.servers.raw_origin import RawOrigin, answer_range, raw_origin
 from tests.unit.raw_server import NEVER, RawServer, Refusal
 
 DATA = random.Random(13).randbytes(300_000)
@@ -296,13 +296,7 @@ async def test_each_form_is_found_alone_and_behind_a_wrong_form(
 
 
 async def serve_ranges(origin: RawOrigin, stream: trio.SocketStream, head: bytes) -> None:
-    start, end = bounds(head)
-    part = DATA[start:end]
-    if not part:
-        await answer(stream, "416 X", b"", f"content-range: bytes */{len(DATA)}")
-    else:
-        said = f"content-range: bytes {start}-{start + len(part) - 1}/{len(DATA)}"
-        await answer(stream, "206 X", part, said, 'etag: "1"', "content-type: audio/mpeg")
+    await answer_range(stream, head, DATA, 'etag: "1"', "content-type: audio/mpeg")
 
 
 @pytest.mark.parametrize("description", [None, "s3://b/k"])

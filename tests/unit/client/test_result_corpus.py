@@ -26,7 +26,7 @@ from playhead.results.classify import classify
 from playhead.results.model_text import text_for_model
 from tests.e2e.command import playhead
 from tests.servers.raw_http import Exchange, raw_http
-from tests.servers.raw_origin import RawOrigin, answer, bounds, raw_origin
+from tests.servers.raw_origin import RawOrigin, answer, answer_range, raw_origin
 
 DATA = Path(__file__).parents[2] / "data"
 CORPUS = sorted((DATA / "results").glob("*.json"))
@@ -84,11 +84,8 @@ async def recorded(path: Path, directory: Path) -> AsyncIterator[Recorded]:
             await answer(stream, "404 Not Found")
             return
         body = source.encode() if source.startswith("[playlist]") else (DATA / source).read_bytes()
-        start, end = bounds(head)
-        part = body[start:end]
         mime_type = "audio/x-scpls" if source.startswith("[playlist]") else TYPES[Path(source).suffix]
-        place = f"content-range: bytes {start}-{start + len(part) - 1}/{len(body)}"
-        await answer(stream, "206 Partial Content", part, place, f"content-type: {mime_type}")
+        await answer_range(stream, head, body, f"content-type: {mime_type}")
 
     async with raw_origin(serve) as origin:
         result = filled(entry["result"], origin=origin.url, directory=str(directory))

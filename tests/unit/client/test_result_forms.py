@@ -21,7 +21,7 @@ from playhead.errors import BlockedAddressError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.playback import NullSink, Player
 from tests.servers.raw_http import Exchange, raw_http
-from tests.servers.raw_origin import RawOrigin, answer, bounds, raw_origin
+from tests.servers.raw_origin import RawOrigin, answer, answer_range, raw_origin
 
 DATA = Path(__file__).parents[2] / "data"
 SONG = (DATA / "chord.wav").read_bytes()
@@ -43,10 +43,7 @@ async def site(files: Mapping[str, tuple[str, bytes]]) -> AsyncIterator[RawOrigi
             await answer(stream, "302 Found", b"", f"location: {body.decode()}")
             return
         body = body.replace(b"{origin}", origin.url.encode())
-        start, end = bounds(head)
-        part = body[start:end]
-        place = f"content-range: bytes {start}-{start + len(part) - 1}/{len(body)}"
-        await answer(stream, "206 Partial Content", part, place, f"content-type: {mime_type}")
+        await answer_range(stream, head, body, f"content-type: {mime_type}")
 
     async with raw_origin(handle) as origin:
         yield origin

@@ -10,7 +10,7 @@ import trio
 from playhead.client.web import Web, WebKind, encoded_url, kind_of, origin_of
 from playhead.errors import AccessDeniedError, BlockedAddressError
 from playhead.limits import DEFAULT_LIMITS, Limits
-from tests.servers.raw_origin import RawOrigin, answer, bounds, raw_origin
+from tests.servers.raw_origin import RawOrigin, answer, answer_range, bounds, raw_origin
 from tests.servers.wave import wave_header
 
 WAVE = wave_header(200_000) + bytes(range(250)) * 800
@@ -21,10 +21,7 @@ def web(origin: RawOrigin, limits: Limits = DEFAULT_LIMITS) -> Web:
 
 
 async def ranges(origin: RawOrigin, stream: trio.SocketStream, head: bytes) -> None:
-    start, end = bounds(head)
-    part = WAVE[start:end]
-    place = f"content-range: bytes {start}-{start + len(part) - 1}/{len(WAVE)}"
-    await answer(stream, "206 Partial Content", part, place, "content-type: audio/wav")
+    await answer_range(stream, head, WAVE, "content-type: audio/wav")
 
 
 async def test_audio_is_read_on_from_the_answer_that_told_what_it_is() -> None:

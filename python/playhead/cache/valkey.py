@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import trio
 
-from playhead.cache import BLOCK_BYTES
+from playhead.cache import BLOCK_BYTES, CLAIM_SECONDS
 from playhead.errors import UsageError
 from playhead.extras import require_extra
 from playhead.redaction import redacted_url
@@ -43,9 +43,6 @@ SLOW_SECONDS: Final = 2.0
 """Limits a whole round trip: a mebibyte over a link of 4 Mbit/s takes that long."""
 RETRY_SECONDS: Final = 5.0
 """The time between two tries of an unusable Valkey. Each delays one request by `TIMEOUT_SECONDS`."""
-CLAIM_SECONDS: Final = 8.0
-"""The lifetime of a claim. Listeners wait that long for a process that died. A read that takes longer is done
-twice; with 64 players that started at once on two cores, reads took up to 5 s."""
 TTL_SECONDS: Final = 24 * 3600.0
 """The time to live of a block: one day. Valkey's own `maxmemory` bounds the memory."""
 LINGER_SECONDS: Final = 5.0

@@ -116,7 +116,7 @@ class ValkeyCache:
         self._ttl_seconds = ttl_seconds
         self._on_trouble = on_trouble
         self._threads = trio.CapacityLimiter(_THREADS)
-        self._news = _News(self._subscribe, self._errors)
+        self._news = _News(self._errors)
         self._unusable_until: dict[str, float] = {}
         """By the name of the node; empty for the only one, and for an unknown one."""
         self.trouble: str | None = None
@@ -181,7 +181,7 @@ class ValkeyCache:
     async def wait(self, key: str, block: int, *, seconds: float) -> None:
         """See `ClaimingCache.wait`. Without a connection to listen on, it waits for all of `seconds`."""
         name = _name(key, block)
-        with trio.move_on_after(seconds), self._news.of(name) as changed:
+        with trio.move_on_after(seconds), self._news.of(name, self._subscribe) as changed:
             # Ask once, because changes before this block are not reported.
             state = await self._ask(key, [("EXISTS", name), ("EXISTS", _claim_name(key, block))])
             if state == [0, 1]:
@@ -336,32 +336,33 @@ class _News:
     before. If the connection breaks, no waiter is woken, and the next one opens another.
     """
 
-    def __init__(self, subscribe: Callable[[], Any], errors: tuple[type[Exception], ...]) -> None:
-        self._subscribe = subscribe
+    def __init__(self, errors: tuple[type[Exception], ...]) -> None:
         self._errors = errors
         self._lock = threading.Lock()
         self._waiting: dict[object, tuple[str, trio.lowlevel.TrioToken, trio.Event]] = {}
         self._is_listening = False
 
     @contextmanager
-    def of(self, name: str) -> Iterator[trio.Event]:
-        """Return an event that is set when the block `name` is reported."""
+    def of(self, name: str, subscribe: Callable[[], Any]) -> Iterator[trio.Event]:
+        """Return an event that is set when the block `name` is reported. `subscribe` returns a connection."""
         waiter, event = object(), trio.Event()
         with self._lock:
             self._waiting[waiter] = name, trio.lowlevel.current_trio_token(), event
             must_listen, self._is_listening = not self._is_listening, True
         if must_listen:
-            threading.Thread(target=self._listen, name="playhead cache news", daemon=True).start()
+            threading.Thread(
+                target=self._listen, args=(subscribe,), name="playhead cache news", daemon=True
+            ).start()
         try:
             yield event
         finally:
             with self._lock:
                 del self._waiting[waiter]
 
-    def _listen(self) -> None:
+    def _listen(self, subscribe: Callable[[], Any]) -> None:
         is_idle = False
         try:
-            with suppress(*self._errors), self._subscribe() as channel:
+            with suppress(*self._errors), subscribe() as channel:
                 channel.subscribe(_NEWS)
                 while not is_idle:
                     message = channel.get_message(timeout=LINGER_SECONDS)

@@ -3,7 +3,8 @@
     pip install trio-websocket 'playhead[cli,formats]'
     python xiaozhi_server.py [HOST [PORT]]
 
-Waking a device ("listen") plays a piece, and its wake word ("abort") stops it.
+Waking a device ("listen") plays a piece, and its wake word ("abort") stops it. Devices of versions 1 to 3
+of the protocol can connect; another one is refused with the reason.
 """
 
 import sys
@@ -18,8 +19,9 @@ from playhead.playback import Player
 
 
 async def serve(session: playhead.Session, request: WebSocketRequest) -> None:
+    socket = await request.accept()
     try:
-        async with accept_device(await request.accept()) as device, Player(device) as player:
+        async with accept_device(socket) as device, Player(device) as player:
             async for message in device.messages():
                 match message:
                     case {"type": "listen", "state": "start" | "detect"}:
@@ -27,6 +29,9 @@ async def serve(session: playhead.Session, request: WebSocketRequest) -> None:
                         await player.play(result.media)
                     case {"type": "abort"}:
                         await player.stop()
+    except playhead.errors.ProtocolError as error:
+        print(f"a device was refused: {error}")
+        await socket.aclose(1002, str(error)[:120])
     except (ConnectionClosed, playhead.errors.RemoteError) as error:
         print(f"a device left: {error}")
 

@@ -143,7 +143,7 @@ async def test_a_xiaozhi_device_plays_and_is_interrupted(tmp_path: Path) -> None
         with pytest.RaisesGroup(ConnectionClosed, allow_unwrapped=True, flatten_subgroups=True):
             await run_snippet(snippet("voice-stacks.md", "accept_device"), {**names, "websocket": websocket})
 
-    async with connected(serve) as device:
+    async with connected(serve, version=1) as device:
         await device.say(type="listen", state="start", mode="auto")
         await device.heard.wait()
         await device.say(type="abort", reason="wake_word_detected")

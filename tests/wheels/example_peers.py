@@ -14,7 +14,7 @@ from trio_websocket import open_websocket_url
 from playhead.concurrency import unwrap_exception_group
 from tests.servers.loopback import tcp_server
 from tests.unit.adapters.test_wyoming import Speaker
-from tests.unit.adapters.test_xiaozhi import HELLO, Device
+from tests.unit.adapters.test_xiaozhi import Device, hello_of
 from tests.wheels.environments import HANG_SECONDS, Environment
 
 SAID = """\
@@ -61,9 +61,9 @@ async def a_device_is_woken_and_interrupted(environment: Environment, program: P
             url = (await process.stdout.receive_some()).decode().strip()
             assert url, "the server ended"
             async with open_websocket_url(url) as socket, trio.open_nursery() as nursery:
-                device = Device(socket)
+                device = Device(socket, version=3)
                 nursery.start_soon(device.run)
-                await socket.send_message(HELLO)
+                await socket.send_message(hello_of(device.version))
                 await device.say(type="listen", state="start", mode="auto")
                 await device.heard.wait()
                 await device.say(type="abort", reason="wake_word_detected")

@@ -1,12 +1,15 @@
 """xiaozhi-esp32: play on a device that has opened a WebSocket to this program, in Opus.
 
-Version 1 of the protocol (https://github.com/78/xiaozhi-esp32): a hello from each side, then JSON in text
+The protocol (https://github.com/78/xiaozhi-esp32, main/protocols): a hello from each side, then JSON in text
 messages and one Opus frame in each binary one. The device plays what is between `tts start` and `tts stop`.
+Its version, which the device's hello names, decides what precedes a frame: nothing in version 1, 16 bytes in
+version 2, and 4 bytes in version 3.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
@@ -21,6 +24,9 @@ from playhead.playback.sinks import frames
 from playhead.playback.sinks.frames import AudioFrame, FrameCodec, FrameEvent, FramesSink
 from playhead.strict_json import parse_json
 
+_HEADS = {2: struct.Struct(">HHIII"), 3: struct.Struct(">BBH")}
+"""Before a frame, in network order: version, type (0: Opus), reserved, timestamp in ms, size; in version 3
+type, reserved, size."""
 HELLO_SECONDS = 10.0  # for the device's hello; the device waits as long for ours
 
 
@@ -36,14 +42,20 @@ async def accept_device(socket: DeviceSocket, *, rate_hz: int = 24_000) -> Async
     """Exchange hellos with a device, and yield the sink that plays on it.
 
     `rate_hz` (24,000: what the device assumes) can be 8, 12, 16, 24 or 48 kHz; the device resamples. Raises
-    `ProtocolError` for another hello than one of version 1, or none in time, and from the context whatever
-    the socket raises when it is closed. Needs the extra `formats`.
+    `ProtocolError` for another hello than one of version 1, 2 or 3, or none in time, and from the context
+    whatever the socket raises when it is closed. Needs the extra `formats`.
     """
     session = uuid4().hex
     with trio.move_on_after(HELLO_SECONDS) as waiting:
         hello = _parsed(await socket.get_message())
-        if [hello.get(key) for key in ("type", "version", "transport")] != ["hello", 1, "websocket"]:
-            raise ProtocolError(f"expected a hello of version 1 from a device, got {str(hello)[:200]}")
+        match hello:
+            case {"type": "hello", "transport": "websocket", "version": 1 | 2 | 3 as version}:
+                pass
+            case {"type": "hello", "transport": "websocket"}:
+                got = str(hello.get("version"))[:200]
+                raise ProtocolError(f"expected a hello of version 1, 2 or 3 from a device, got {got}")
+            case _:
+                raise ProtocolError(f"expected a hello over websocket from a device, got {str(hello)[:200]}")
     if waiting.cancelled_caught:
         raise ProtocolError(f"expected a hello from a device within {HELLO_SECONDS:g} s, got none")
     parameters = {"format": "opus", "sample_rate": rate_hz, "channels": 1, "frame_duration": frames.FRAME_MS}
@@ -51,7 +63,7 @@ async def accept_device(socket: DeviceSocket, *, rate_hz: int = 24_000) -> Async
     await socket.send_message(json.dumps(answer))
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
-            device = XiaozhiDevice(socket, session=session, rate_hz=rate_hz)
+            device = XiaozhiDevice(socket, session=session, rate_hz=rate_hz, version=version)
             nursery.start_soon(device.write)
             yield device
             nursery.cancel_scope.cancel()
@@ -60,8 +72,10 @@ async def accept_device(socket: DeviceSocket, *, rate_hz: int = 24_000) -> Async
 class XiaozhiDevice(FramesSink):
     """The sink of one connected device; made by `accept_device`."""
 
-    def __init__(self, socket: DeviceSocket, *, session: str, rate_hz: int) -> None:
+    def __init__(self, socket: DeviceSocket, *, session: str, rate_hz: int, version: int) -> None:
         super().__init__(self._deliver_event, codec=FrameCodec.OPUS, rate_hz=rate_hz)
+        self.version = version
+        """The version of the protocol, 1 to 3."""
         self._socket = socket
         self._session = session
         self._is_speaking = False
@@ -71,11 +85,12 @@ class XiaozhiDevice(FramesSink):
     async def messages(self) -> AsyncIterator[dict[str, Any] | bytes]:
         """The device's messages, until the socket raises: JSON objects, and Opus frames of its microphone.
 
-        `{"type": "abort"}` is the user's wish to interrupt: call `Player.stop`. One task may iterate.
+        `{"type": "abort"}` is the user's wish to interrupt: call `Player.stop`. One task may iterate. Raises
+        `ProtocolError` for a binary message that is not a frame of the device's version.
         """
         while True:
             message = await self._socket.get_message()
-            yield message if isinstance(message, bytes) else _parsed(message)
+            yield _unpacked(self.version, message) if isinstance(message, bytes) else _parsed(message)
 
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         try:
@@ -94,7 +109,7 @@ class XiaozhiDevice(FramesSink):
             if not self._is_speaking:
                 self._is_speaking = True
                 await self._send.send(self._tts("start"))
-            await self._send.send(event.data)
+            await self._send.send(_packed(self.version, event))
         else:
             with suppress(trio.WouldBlock):
                 self._receive.receive_nowait()  # a connection that takes nothing must not delay a stop
@@ -107,6 +122,30 @@ class XiaozhiDevice(FramesSink):
 
     def _tts(self, state: str) -> str:
         return json.dumps({"session_id": self._session, "type": "tts", "state": state})
+
+
+def _packed(version: int, frame: AudioFrame) -> bytes:
+    match version:
+        case 2:
+            timestamp_ms = round(frame.timestamp_seconds * 1000) % 2**32
+            return _HEADS[2].pack(2, 0, 0, timestamp_ms, len(frame.data)) + frame.data
+        case 3:
+            return _HEADS[3].pack(0, 0, len(frame.data)) + frame.data
+        case _:
+            return frame.data
+
+
+def _unpacked(version: int, message: bytes) -> bytes:
+    if version not in _HEADS:
+        return message
+    head = _HEADS[version]
+    size = int(head.unpack_from(message)[-1]) if len(message) >= head.size else 0
+    if len(message) - head.size != size:
+        raise ProtocolError(
+            f"expected a frame of version {version} from a device, with its size in a head of {head.size}"
+            f" bytes, got {len(message)} bytes: {message[:16].hex()}"
+        )
+    return message[head.size :]
 
 
 def _parsed(message: str | bytes) -> dict[str, Any]:

@@ -29,6 +29,9 @@ OFFSET_META: Final = "playhead/offset"
 SIZE_META: Final = "playhead/size"
 """The keys in the `_meta` of a page for the offset of its first byte and the current size of the resource."""
 MEMORY_BYTES: Final = 32 * MIB
+CLAIM_SECONDS: Final = 8.0
+"""The lifetime of a claim. Listeners wait that long for a process that died. A read that takes longer is done
+twice; with 64 players that started at once on two cores, reads took up to 5 s."""
 
 
 @runtime_checkable

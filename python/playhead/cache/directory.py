@@ -5,10 +5,14 @@ has a header with the size, and one record of 32 bytes per block. A record is wr
 block were synced, and has their checksum, which is seeded with the key and the number of the block. So a
 block that a crash or another process left incomplete is never mistaken for a valid one. Nothing needs repair,
 and reads take no lock.
+
+The file `claims` has one record of 64 bytes for each block that a process is about to read from the server:
+the resource, the block, the owner and the expiry. A process locks it for as long as it takes to change it.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -26,7 +30,7 @@ from typing import Final
 
 import trio
 
-from playhead.cache import BLOCK_BYTES
+from playhead.cache import BLOCK_BYTES, CLAIM_SECONDS
 from playhead.errors import UsageError
 from playhead.limits import GIB
 
@@ -39,12 +43,22 @@ _USED_SECONDS: Final = 60.0
 card."""
 _KEPT_SHARE: Final = 0.9
 """The share of the limit that remains after an eviction, so that not every block causes one."""
+LOCK_SECONDS: Final = 0.25
+"""Limits the wait for the lock of the claims. It is held for less than a millisecond, unless its process was
+stopped; then everyone reads for themselves."""
+_LOCK_PAUSE_SECONDS: Final = 0.001
+LOOK_SECONDS: Final = 0.05
+"""The pause before a waiter looks at the directory again, which reports nothing. A look takes 20 µs."""
 _SCAN_SHARE: Final = 64
 """The share of the limit, as a divisor, that may be written before the directory is measured again."""
 
 _HEADER: Final = struct.Struct("<8sqI12x")
 _RECORD: Final = struct.Struct("<4sIIdI8x")
+_CLAIM: Final = struct.Struct("<32sQ16sd")
 _MAGIC, _BLOCK_MAGIC = b"playpgs1", b"blk1"
+
+_Claims = dict[tuple[bytes, int], tuple[bytes, float]]
+"""Owner and expiry, by resource and block."""
 
 
 @dataclass(slots=True)
@@ -66,8 +80,10 @@ class DirectoryCache:
 
     The cache is safe for any number of processes at once, and after a crash at any moment. The bytes are on
     disk in the clear, readable by this user only. On a file system that is read-only or has no locks, the
-    cache only reads.
+    cache only reads, and everyone may read from the server.
     """
+
+    claim_seconds = CLAIM_SECONDS
 
     def __init__(
         self,
@@ -101,7 +117,7 @@ class DirectoryCache:
             )
         self._access = os.O_RDWR
         try:
-            with self._locked():
+            with self._locked("lock"):
                 pass
         except BlockingIOError:  # another process has the lock, so locks work
             pass
@@ -137,6 +153,23 @@ class DirectoryCache:
         if size is None or await self.get(key, size // BLOCK_BYTES) is None:
             return None
         return size
+
+    async def get_run(self, key: str, first: int, count: int) -> list[bytes | None]:
+        """See `ClaimingCache.get_run`."""
+        return [await self.get(key, block) for block in range(first, first + count)]
+
+    async def claim(self, key: str, first: int, count: int, owner: str) -> int:
+        """See `ClaimingCache.claim`. Cancelled: the thread finishes, and the claims expire."""
+        return await trio.to_thread.run_sync(self._claim, key, first, count, owner, abandon_on_cancel=True)
+
+    async def wait(self, key: str, block: int, *, seconds: float) -> None:
+        """See `ClaimingCache.wait`."""
+        if await self.get(key, block) is None and (_digest(key), block) in self._claims():
+            await trio.sleep(min(seconds, LOOK_SECONDS))
+
+    async def release(self, key: str, blocks: list[int], owner: str) -> None:
+        """See `ClaimingCache.release`."""
+        await trio.to_thread.run_sync(self._release, key, blocks, owner, abandon_on_cancel=True)
 
     def close(self) -> None:
         """Close the files. The cache can be used again."""
@@ -199,11 +232,55 @@ class DirectoryCache:
                     return int(size)
         return None
 
+    # --- claims ----------------------------------------------------------------------------------------
+
+    def _claim(self, key: str, first: int, count: int, owner: str) -> int:
+        resource, until = _digest(key), time.time() + CLAIM_SECONDS
+        with suppress(OSError), self._changed_claims() as claims:
+            for block in range(first, first + count):
+                if (resource, block) in claims:
+                    return block - first
+                claims[resource, block] = _digest(owner)[:16], until
+        return count
+
+    def _release(self, key: str, blocks: list[int], owner: str) -> None:
+        resource = _digest(key)
+        with suppress(OSError), self._changed_claims() as claims:
+            for block in blocks:
+                if claims.get((resource, block), (b"",))[0] == _digest(owner)[:16]:
+                    del claims[resource, block]
+
+    @contextmanager
+    def _changed_claims(self) -> Iterator[_Claims]:
+        """Yield the valid claims, and store them after the block. Raises `OSError` if that is impossible."""
+        if self._access == os.O_RDONLY:
+            raise OSError(errno.EROFS, "the cache is only read")
+        with self._locked("claims", seconds=LOCK_SECONDS) as file:
+            claims = self._claims()
+            yield claims
+            records = (_CLAIM.pack(*place, *claim) for place, claim in claims.items())
+            os.ftruncate(file, os.pwrite(file, b"".join(records), 0))
+
+    def _claims(self) -> _Claims:
+        """Return the valid claims. A change meanwhile may leave out some of them."""
+        try:
+            data = Path(self._directory, "claims").read_bytes()
+        except OSError:
+            return {}
+        now = time.time()
+        return {
+            (resource, block): (owner, until)
+            for resource, block, owner, until in _CLAIM.iter_unpack(
+                data[: len(data) // _CLAIM.size * _CLAIM.size]
+            )
+            if now < until <= now + CLAIM_SECONDS  # a later one is from a clock that was set back
+        }
+
     # --- files -----------------------------------------------------------------------------------------
 
     @contextmanager
     def _files(self, key: str, *, create: bool = False) -> Iterator[_Resource | None]:
-        name = hashlib.sha256(key.encode()).hexdigest()
+        name = _digest(key).hex()
         with self._lock:
             resource = self._opened(name, create=create)
             if resource is not None:
@@ -264,17 +341,26 @@ class DirectoryCache:
             if self._written_bytes < max(self._max_bytes // _SCAN_SHARE, BLOCK_BYTES):
                 return
             self._written_bytes = 0
-        with suppress(BlockingIOError), self._locked():  # without the lock, another process evicts
+        with suppress(BlockingIOError), self._locked("lock"):  # without the lock, another process evicts
             self._evict()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = os.open(f"{self._directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def _locked(self, name: str, *, seconds: float = 0.0) -> Iterator[int]:
+        """Open and lock a file. Raises `BlockingIOError` if another process has the lock for `seconds`."""
+        file = os.open(f"{self._directory}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        until = time.monotonic() + seconds
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= until:
+                        raise
+                time.sleep(_LOCK_PAUSE_SECONDS)
+            yield file
         finally:
-            os.close(lock)
+            os.close(file)
 
     def _evict(self) -> None:
         found: list[tuple[float, str, int]] = []
@@ -297,6 +383,10 @@ class DirectoryCache:
             total -= n_bytes
             if total <= _KEPT_SHARE * self._max_bytes:
                 return
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest()
 
 
 def _seed(key: str, block: int) -> int:

@@ -1,4 +1,4 @@
-"""One process that reads a song through a Valkey: `python -m tests.unit.cache.listener URL CACHE ETAG SIZE`.
+"""One process that reads a song through a cache: `python -m tests.unit.cache.listener URL CACHE ETAG SIZE`.
 
 It opens its session, prints a line, and then reads the song that each line of its standard input names. Of
 each it prints one JSON object.
@@ -14,13 +14,13 @@ from dataclasses import replace
 
 import trio
 
-from playhead.cache.valkey import ValkeyCache
+from playhead.cache import open_cache
 from playhead.client import connect
 from playhead.stream.options import StreamOptions
 
 
 async def main(url: str, where: str, etag: str, size: str) -> None:
-    async with connect(url, cache=ValkeyCache(where)) as session:
+    async with connect(url, cache=open_cache(where)) as session:
         await session.read_resource("music://warm")  # the connection and the cache's threads
         print("ready", flush=True)
         while uri := (await trio.to_thread.run_sync(sys.stdin.readline)).strip():

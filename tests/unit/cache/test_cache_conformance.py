@@ -42,6 +42,11 @@ async def test_claims_in_valkey(law: ClaimLaw, server: ValkeyServer) -> None:
 
 
 @pytest.mark.parametrize("law", CLAIM_LAWS, ids=law_name)
+async def test_claims_in_a_directory(law: ClaimLaw, tmp_path: Path) -> None:
+    await law(lambda: DirectoryCache(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("law", CLAIM_LAWS, ids=law_name)
 async def test_claims_of_tasks_of_one_process(law: ClaimLaw, server: ValkeyServer) -> None:
     cache = server.cache()
     await law(lambda: cache)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from playhead.cache import BLOCK_BYTES, open_cache
+from playhead.cache import BLOCK_BYTES, CLAIM_SECONDS, ClaimingCache, open_cache
+from playhead.cache import directory as module
 from playhead.cache.directory import DirectoryCache
 from playhead.errors import UsageError
 from playhead.testing.caches import block_of
@@ -41,6 +42,54 @@ def test_400_writers_killed_at_200_random_moments_leave_no_wrong_byte(tmp_path: 
     found = killed(tmp_path / "cache", rounds=200)
     assert found["wrong"] == 0
     assert found["held"] > 5000
+
+
+def killed_with_claims(directory: Path, *, kills: int) -> dict[str, float]:
+    """Return the waits of another process for claims of a second, of processes that were killed."""
+    command = [sys.executable, "-m", "tests.unit.cache.killed_claimer", str(directory), str(kills), "1", "1"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=280)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def test_a_process_that_is_killed_while_it_claims_delays_another_until_its_claims_expire(
+    tmp_path: Path,
+) -> None:
+    found = killed_with_claims(tmp_path / "cache", kills=3)
+    assert found["waited"] > 0, "no claim was held: this proved nothing"
+    assert found["longest_wait_seconds"] <= 1.0 + module.LOCK_SECONDS
+
+
+@pytest.mark.slow("waits for the claims of 200 processes")
+@pytest.mark.timeout(300)
+def test_200_processes_that_are_killed_while_they_claim(tmp_path: Path) -> None:
+    found = killed_with_claims(tmp_path / "cache", kills=200)
+    assert found["waited"] > 100
+    assert found["longest_wait_seconds"] <= 1.0 + module.LOCK_SECONDS
+
+
+async def test_a_process_that_was_stopped_with_the_lock_delays_nobody_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCK_SECONDS", 0.01)
+    cache = DirectoryCache(tmp_path / "cache")
+    assert await cache.claim("k", 0, 2, "a") == 2
+    with (tmp_path / "cache" / "claims").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert await cache.claim("k", 0, 3, "b") == 3, "everyone reads for themselves"
+    assert await cache.claim("k", 0, 3, "b") == 0
+
+
+async def test_claims_that_are_damaged_or_of_a_clock_that_was_set_back_are_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = DirectoryCache(tmp_path / "cache")
+    await cache.claim("k", 0, 2, "a")
+    os.truncate(tmp_path / "cache" / "claims", 100)
+    assert await cache.claim("k", 1, 1, "b") == 1
+    assert await cache.claim("k", 0, 1, "b") == 0
+    monkeypatch.setattr(module, "CLAIM_SECONDS", CLAIM_SECONDS - 1)
+    assert await cache.claim("k", 0, 2, "b") == 2
 
 
 SECTOR_BYTES = 512
@@ -213,6 +262,10 @@ async def test_where_nothing_can_be_stored_it_says_so_once_and_reads(
     assert await cache.get("key", 0) == block_of("key", 0)
     await cache.put("key", 1, block_of("key", 1))
     await cache.put("other", 0, block_of("other", 0))
+    assert isinstance(cache, ClaimingCache)
+    for owner in ("a", "b"):
+        assert await cache.claim("key", 1, 3, owner) == 3, "everyone reads for themselves"
+    await cache.release("key", [1], "a")
     assert await cache.get("key", 1) is None
     (line,) = lines
     assert "is only read" in line

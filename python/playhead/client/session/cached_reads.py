@@ -361,7 +361,8 @@ class CachedReads:
 
     async def _release(self) -> None:
         now = trio.current_time()
-        claimed = [block for block, until in self._claims.items() if until > now]
+        # Another reader may have missed a block just before it was stored, and would read it once released.
+        claimed = [n for n, until in self._claims.items() if until > now and n not in self._in_cache]
         self._claims.clear()
         place = self._version.places[0]
         if claimed and isinstance(place.cache, ClaimingCache):

@@ -22,7 +22,8 @@ from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
 from playhead.servers.listening import Transport
 from playhead.servers.proxy import ProxyOptions
-from playhead.servers.proxy.proxy_server import ADDRESS_META, HEARD_META, PLAYER_PREFIX, open_proxy, serve
+from playhead.servers.proxy.proxy_server import PLAYER_PREFIX, open_proxy, serve
+from playhead.servers.proxy.result_audio import ADDRESS_META, HEARD_META
 
 
 def _echo() -> Server[Any]:

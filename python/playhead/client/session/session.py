@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -295,7 +295,10 @@ class Session:
         result = await self._caller.call(
             name, arguments, seconds=timeout, on_progress=on_progress, members=members
         )
-        return await classify_result(
+        raw = result
+        if result.get("resultType") == "input_required":  # with `members` only: a result without content
+            result = {"content": []}
+        classified = await classify_result(
             result,
             policy=policy or self.policy,
             registry=registry or DEFAULT_REGISTRY,
@@ -306,6 +309,7 @@ class Session:
             server=self.name,
             tool=name,
         )
+        return classified if raw is result else replace(classified, raw=raw)
 
     # --- prompts -----------------------------------------------------------------------------------
 

@@ -88,11 +88,15 @@ def proxy(
             with quick_imports():  # while the servers start
                 from playhead.playback import Player
                 from playhead.servers.proxy.proxy_server import serve
-            player = None
+                from playhead.servers.proxy.result_audio import ResultAudio, missing_device
+            audio = None
             if sink != "none":
                 speaker = make_sink(sink, real_time=True, stdout_has=stdout_has)
                 player = await stack.enter_async_context(Player(speaker))
-            await serve(targets, player, options, policy=default_approval_policy(), early=early)
+                audio = ResultAudio(player=player, options=options)
+                if sink in (None, "device"):
+                    audio.missing_device = missing_device
+            await serve(targets, audio, options, policy=default_approval_policy(), early=early)
         return EXIT_DONE
 
     run_command(command, json_output=False)

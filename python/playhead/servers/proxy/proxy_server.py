@@ -27,7 +27,6 @@ from playhead.client.session.requests import OnProgress
 from playhead.client.transports.server_process import StartedServer
 from playhead.config.tools import ApprovalPolicy
 from playhead.errors import PlayheadError
-from playhead.playback.player import Player
 from playhead.playback.player_tools import PLAYER_TOOLS
 from playhead.protocol import messages
 from playhead.servers.access import Access
@@ -306,7 +305,7 @@ def _report(context: Context) -> OnProgress | None:
 @asynccontextmanager
 async def open_proxy(
     targets: Mapping[str, HubTarget],
-    player: Player | None,
+    audio: ResultAudio | None,
     options: ProxyOptions,
     *,
     policy: ApprovalPolicy | None = None,
@@ -317,7 +316,6 @@ async def open_proxy(
     `policy` decides about calls (default: as `ApprovalPolicy()`). `early` are processes of servers that run
     already.
     """
-    audio = None if player is None else ResultAudio(player=player, options=options)
     permission = CallPermission(policy=ApprovalPolicy() if policy is None else policy)
     await trio.lowlevel.checkpoint()
     proxy = ProxyServer(
@@ -328,7 +326,7 @@ async def open_proxy(
 
 async def serve(
     targets: Mapping[str, HubTarget],
-    player: Player | None,
+    audio: ResultAudio | None,
     options: ProxyOptions,
     *,
     policy: ApprovalPolicy | None = None,
@@ -341,7 +339,7 @@ async def serve(
     """
     access = Access.for_host(options.host, web_origins=options.web_origins, token=options.token)
     tls = tls_context(options.tls_certificate, options.tls_key)
-    async with open_proxy(targets, player, options, policy=policy, early=early) as server:
+    async with open_proxy(targets, audio, options, policy=policy, early=early) as server:
         if options.transport == "stdio":
             await serve_stdio(server, limits=options.limits, task_status=task_status)
             return

@@ -13,7 +13,7 @@ import trio
 from playhead.client.call_results.call_result import CallResult
 from playhead.client.call_results.media import BytesMedia, ResourceMedia
 from playhead.content import ABSENT
-from playhead.errors import PlayheadError
+from playhead.errors import NoDeviceError, PlayheadError
 from playhead.escaping import escape_line, shortened
 from playhead.playback.player import Player
 from playhead.playback.player_tools import PLAYER_TOOLS
@@ -37,6 +37,21 @@ async def uris(upstream: Upstream, media: Sequence[Media]) -> list[str]:
     return [upstream.scheme + uri for uri in own if uri and not uri.startswith("data:")]
 
 
+async def _none_is_missing() -> str | None:
+    await trio.lowlevel.checkpoint()
+    return None
+
+
+async def missing_device() -> str | None:
+    """Return the reason if this machine has no audio device; None if it has one."""
+    from playhead.playback.sinks.device import device_names
+
+    try:
+        return None if await device_names() else "this machine has no audio device"
+    except NoDeviceError as error:
+        return str(error)
+
+
 @dataclass(slots=True, kw_only=True)
 class ResultAudio:
     """The player of the proxy, and the results that it plays. All hosts share it."""
@@ -44,6 +59,8 @@ class ResultAudio:
     player: Player
     options: ProxyOptions
     addresses: Addresses = uris
+    missing_device: Callable[[], Awaitable[str | None]] = _none_is_missing
+    """Returns why nothing can be heard on this machine now; None if it can."""
     _calls: int = 0
     """The calls in flight that duck or pause the audio."""
     _paused: bool = False
@@ -106,12 +123,15 @@ class ResultAudio:
         media = () if result.is_error or self.keeps(upstream.name) else result.media
         if not media:
             return raw
-        trouble = None
+        trouble = await self.missing_device()
         try:
-            async with self._turn:
-                await self.player.play(media)
+            if trouble is None:
+                async with self._turn:
+                    await self.player.play(media)
         except PlayheadError as error:
-            trouble = shortened(escape_line(str(error)), 300)
+            trouble = str(error)
+        if trouble is not None:
+            trouble = shortened(escape_line(trouble), 300)
             sys.stderr.write(f"playhead proxy: cannot play {media[0].title!r:.80}: {trouble}\n")
         raw["content"] = [
             self._in_place(upstream, result, item, trouble) for item in result.plan.dispositions

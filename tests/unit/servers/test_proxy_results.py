@@ -51,7 +51,12 @@ def library(name: str = "library") -> Server[Any]:
                 "content": [{"type": "text", "text": "before"}, sound, {"type": "text", "text": "after"}]
             }
         meta = {k: v for k, v in (context.params.get("_meta") or {}).items() if k != "progressToken"}
-        link = {"type": "resource_link", "uri": f"{(params.arguments or {}).get('uri', 'x:y')}", "name": "n"}
+        link = {
+            "type": "resource_link",
+            "uri": f"{(params.arguments or {}).get('uri', 'x:y')}",
+            "name": "n",
+            "mimeType": "text/plain",
+        }
         return DONE | {"content": [link], "structuredContent": {"meta": meta, "server": name}}
 
     async def read(context: Any, params: types.ReadResourceRequestParams) -> Any:
@@ -64,7 +69,7 @@ def library(name: str = "library") -> Server[Any]:
         return DONE | {"prompts": [{"name": "greet", "arguments": [{"name": "who"}]}]}
 
     async def prompt(_context: object, params: types.GetPromptRequestParams) -> Any:
-        link = {"type": "resource_link", "uri": "song://1", "name": "n"}
+        link = {"type": "resource_link", "uri": "song://1", "name": "n", "mimeType": "text/plain"}
         text = {"type": "text", "text": f"Greet {params.arguments} of {name}"}
         return DONE | {"messages": [{"role": "user", "content": text}, {"role": "user", "content": link}]}
 

@@ -63,8 +63,9 @@ def asking() -> Server[Any]:
             text = made.content.text
         elif params.name == "roots":
             metadata = ServerMessageMetadata(related_request_id=related)
-            request = types.ListRootsRequest()
-            listed = await session.send_request(request, types.ListRootsResult, metadata=metadata)
+            listed = await session.send_request(
+                types.ListRootsRequest(), types.ListRootsResult, metadata=metadata
+            )
             text = str(listed.roots[0].uri)
         elif params.name == "log":
             message = types.LoggingMessageNotificationParams(level="info", data=params.arguments)
@@ -100,7 +101,7 @@ async def _ask_in_result(params: types.CallToolRequestParams) -> Any:
 
 
 class Host:
-    """What a host was asked and notified of."""
+    """A host that answers, and records the questions and notifications."""
 
     def __init__(self, name: str = "host") -> None:
         self.name = name

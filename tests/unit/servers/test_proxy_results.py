@@ -1,4 +1,4 @@
-"""What passes the proxy, and what becomes of audio in results, for every option."""
+"""The proxy: everything passes, and audio in results goes to the player, by the options."""
 
 from __future__ import annotations
 

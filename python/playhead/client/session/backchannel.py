@@ -6,27 +6,24 @@ client, in MCP's JSON, and declares that client's capabilities.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
 from playhead.client.session.elicitation import Handler
 
-
-class Ask(Protocol):
-    """Answers a server's request. Raises `RefusedError`, and nothing else."""
-
-    async def __call__(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]: ...
+AnswerRequest = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Answers a server's request, by its method and parameters. Raises `RefusedError`, and nothing else."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Backchannel:
     """The program's side of one session."""
 
-    ask: Ask
+    ask: AnswerRequest
     """Awaited with each request of `methods`, several at once; its time does not count as the server's
     silence."""
     on_notification: Callable[[str, Mapping[str, Any]], None]

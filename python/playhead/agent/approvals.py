@@ -9,7 +9,6 @@ arguments by the SHA-256 of their canonical JSON: a call with any other argument
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,6 +18,7 @@ from typing import Any, Literal, assert_never, get_args
 import trio
 
 from playhead.client.hub.catalog import HubTool
+from playhead.config.tools.call_key import CallKey, allowing_rule, call_key, canonical, key_of
 from playhead.config.tools.config import Action, ApprovalPolicy, ApprovalRule
 from playhead.errors import UsageError
 
@@ -98,29 +98,8 @@ ASKING_FAILED = "not allowed: this call needs approval, and asking for it failed
 UNREADABLE = "not allowed: this call needs approval, and its arguments are not valid JSON"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallKey:
-    """The identity of a call, to which an approval is bound."""
-
-    server: str
-    tool: str
-    arguments_sha256: str
-
-
-def call_key(server: str, tool: str, arguments: Mapping[str, Any]) -> CallKey:
-    """Return the key of a call. Raises `UsageError` for arguments that are not JSON, or nested past Python's
-    limit.
-
-    The canonical form has sorted keys and no spaces; `1` and `1.0` differ.
-    """
-    return _key(server, tool, _canonical(arguments))
-
-
-def allowing_rule(request: ApprovalRequest, *, file: str = "your tool configuration") -> str:
-    """Return the remedy for a call that lacks an approval: the rule that allows it, for the configuration
-    `file`."""
-    names = f"server = {json.dumps(request.server)}, tool = {json.dumps(request.tool)}"
-    return f'put {{ {names}, action = "allow" }} first in approvals.rules of {file}'
+def _remedy(request: ApprovalRequest) -> str:
+    return allowing_rule(request.server, request.tool)
 
 
 def request_for(tool: HubTool, arguments: Mapping[str, Any]) -> ApprovalRequest:
@@ -208,7 +187,7 @@ class Approvals:
         *,
         ask: Ask | None = None,
         clock: Callable[[], float] = trio.current_time,
-        remedy: Callable[[ApprovalRequest], str] = allowing_rule,
+        remedy: Callable[[ApprovalRequest], str] = _remedy,
     ) -> None:
         self._policy = ApprovalPolicy() if policy is None else policy
         self._ask = ask
@@ -258,12 +237,12 @@ class Approvals:
     ) -> Verdict:
         """Answer by the ledger, or else ask. Only one task at a time asks about one key."""
         try:
-            canonical = _canonical(request.arguments)
+            arguments = canonical(request.arguments)
         except UsageError as error:
             return Denied(reason=UNREADABLE, error=error)
-        key = _key(request.server, request.tool, canonical)
+        key = key_of(request.server, request.tool, arguments)
         # The question has a copy of the arguments, so that the callback can't change those of the call.
-        question = replace(request, arguments=json.loads(canonical))
+        question = replace(request, arguments=json.loads(arguments))
         lock = self._asking.setdefault(key, trio.Lock())
         try:
             async with lock:
@@ -293,21 +272,3 @@ class Approvals:
             self._ledger.grant(key, approval, now=self._clock())
         # A single-use approval covers this call and is never stored.
         return Allowed(by="approval") if approval.allow is True else Denied(reason=DECLINED)
-
-
-def _key(server: str, tool: str, canonical: str) -> CallKey:
-    digest = hashlib.sha256(canonical.encode("ascii")).hexdigest()
-    return CallKey(server=server, tool=tool, arguments_sha256=digest)
-
-
-def _canonical(arguments: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(arguments, sort_keys=True, separators=(",", ":"), default=_plain)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"the arguments of a call: expected JSON values, got others ({error})") from error
-
-
-def _plain(value: object) -> dict[Any, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"a {type(value).__name__}")

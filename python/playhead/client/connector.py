@@ -17,6 +17,7 @@ import trio
 
 from playhead.cache import PageCache, open_cache
 from playhead.client.oauth import ShowUrl
+from playhead.client.session.backchannel import Backchannel
 from playhead.client.session.elicitation import Elicitor, OnElicitation
 from playhead.client.session.handshake import check_mode
 from playhead.client.session.list_changed import ToolListChanges
@@ -60,6 +61,7 @@ async def connect(
     auth: httpx2.Auth | None = None,
     show_url: ShowUrl | None = None,
     on_elicitation: OnElicitation | None = None,
+    backchannel: Backchannel | None = None,
     policy: Policy = DEFAULT_POLICY,
     cache: PageCache | None = None,
 ) -> AsyncIterator[Session]:
@@ -79,9 +81,10 @@ async def connect(
 
     `on_elicitation` is awaited with each question of the server to the user, one at a time. Without it (the
     default) the client does not declare elicitation. Its time does not count as silence, and its exceptions
-    are raised from the context. `policy` classifies results; `trust_structured` in the servers file overrides
-    the policy's. `cache` is a page cache, which sessions and processes may share (default: that of the
-    servers file, if any).
+    are raised from the context. A `backchannel` takes its place in a program that passes all requests and
+    notifications of the server on. `policy` classifies results; `trust_structured` in the servers file
+    overrides the policy's. `cache` is a page cache, which sessions and processes may share (default: that of
+    the servers file, if any).
 
     Raises `ConfigError` for an invalid target, and `ConnectError` if no session could be opened (its cause is
     the reason; the message includes the end of the server's stderr). An error raised inside the context is
@@ -106,7 +109,7 @@ async def connect(
         limits=limits,
         auth=auth,
         show_url=show_url,
-        wait_for_stream=on_elicitation is not None,
+        wait_for_stream=on_elicitation is not None or backchannel is not None,
     )
     if cache is None and settings.cache is not None:
         cache = open_cache(settings.cache)
@@ -132,6 +135,7 @@ async def connect(
                 restart=settings.restart,
                 changes=changes,
                 elicitor=elicitor,
+                backchannel=backchannel,
             )
             connection = await supervisor.connect()
             session = Session(

@@ -191,7 +191,7 @@ class Exchange:
             meta = sent.get("_meta") or {}
             if not isinstance(meta, Mapping):
                 raise UsageError(f"{method}: expected `_meta` to be an object, got {type(meta).__name__}")
-            sent["_meta"] = {**meta, **self._stamps}
+            sent["_meta"] = {**self._stamps, **meta}
             if reports:
                 sent["_meta"]["progressToken"] = chosen
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": chosen, "method": method}

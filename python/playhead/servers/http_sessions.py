@@ -27,13 +27,21 @@ from playhead.servers.messages import OnlyMessages
 
 
 def streamable_http_app(
-    server: Server[Any], path: str, *, sessions: int, routes: list[Route] | None = None
+    server: Server[Any],
+    path: str,
+    *,
+    sessions: int,
+    routes: list[Route] | None = None,
+    reports: bool = False,
 ) -> Starlette:
-    """Return the application that serves `server` at `path`, with at most `sessions` sessions, and
-    `routes`."""
+    """Return the application that serves `server` at `path`, with at most `sessions` sessions, and `routes`.
+
+    With `reports`, a server can report progress and ask its client before it answers: its answers are event
+    streams, which cost more than the JSON that a page needs.
+    """
     app = server.streamable_http_app(
         streamable_http_path=path,
-        json_response=True,  # a page needs no event stream
+        json_response=not reports,
         max_request_body_size=HttpServerOptions().body_bytes,
         session_idle_timeout=DEFAULT_LIMITS.idle_session_seconds,
         max_sessions=sessions,

@@ -30,12 +30,11 @@ from playhead.agent.approvals import (
     Approvals,
     Denied,
     ToolHints,
-    allowing_rule,
-    call_key,
     request_for,
 )
 from playhead.client.hub.catalog import HubTool
 from playhead.config.tools import ToolConfigs, load_approval_policy, load_tool_configs
+from playhead.config.tools.call_key import allowing_rule, call_key
 from playhead.errors import ConfigError, UsageError
 
 ASK = ApprovalPolicy(default="ask")
@@ -46,7 +45,7 @@ DESTRUCTIVE = replace(REQUEST, hints=ToolHints(destructive=True))
 
 
 def nobody(request: ApprovalRequest) -> str:
-    return NOBODY.format(remedy=allowing_rule(request))
+    return NOBODY.format(remedy=allowing_rule(request.server, request.tool))
 
 
 class Asked:

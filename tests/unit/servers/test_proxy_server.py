@@ -22,7 +22,12 @@ from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
 from playhead.servers.listening import Transport
 from playhead.servers.proxy import ProxyOptions
-from playhead.servers.proxy.proxy_server import ADDRESS_META, HEARD_META, PLAYER_PREFIX, open_proxy, serve
+from playhead.servers.proxy.proxy_server import PLAYER_PREFIX, open_proxy, serve
+from playhead.servers.proxy.result_audio import ADDRESS_META, HEARD_META, ResultAudio
+
+
+def sounding(player: Player) -> ResultAudio:
+    return ResultAudio(player=player, options=ProxyOptions())
 
 
 def _echo() -> Server[Any]:
@@ -76,7 +81,9 @@ async def test_audio_plays_and_the_host_gets_a_line_and_its_address() -> None:
     async with AsyncExitStack() as stack:
         music = await stack.enter_async_context(open_audio_server(AudioServerOptions(mixer="memory")))
         player = await stack.enter_async_context(Player(NullSink(real_time=False)))
-        server = await stack.enter_async_context(open_proxy({"music": music}, player, ProxyOptions()))
+        server = await stack.enter_async_context(
+            open_proxy({"music": music}, sounding(player), ProxyOptions())
+        )
         host = await stack.enter_async_context(connect(server))
         result = await host.call_tool("musicPlayer", {"query": ""})
         (block,) = result.raw["content"]
@@ -91,7 +98,9 @@ async def test_the_seconds_heard_are_in_the_result_of_stop_and_once_in_the_next(
     async with AsyncExitStack() as stack:
         music = await stack.enter_async_context(open_audio_server(AudioServerOptions(mixer="memory")))
         player = await stack.enter_async_context(Player(NullSink(real_time=False)))
-        server = await stack.enter_async_context(open_proxy({"music": music}, player, ProxyOptions()))
+        server = await stack.enter_async_context(
+            open_proxy({"music": music}, sounding(player), ProxyOptions())
+        )
         host = await stack.enter_async_context(connect(server))
         stopped = await host.call_tool(PLAYER_PREFIX + "stop")
         assert HEARD_META in stopped.raw["_meta"]

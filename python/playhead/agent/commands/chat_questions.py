@@ -42,11 +42,12 @@ def allowed_rules(patterns: Sequence[str] | None) -> tuple[ApprovalRule, ...]:
 
 def how_to_allow(request: ApprovalRequest, *, file: Path) -> str:
     """Return the remedy for a call that needs approval if nobody can be asked; rules are in `file`."""
-    from playhead.agent.approvals import allowing_rule
+    from playhead.config.tools.call_key import allowing_rule
 
     # A slash in the server's name would end the name in the pattern; `?` matches it.
     pattern = f"{request.server.replace('/', '?')}/{request.tool}"
-    return f"add --allow {shlex.quote(pattern)}, or {allowing_rule(request, file=str(file))}"
+    rule = allowing_rule(request.server, request.tool, file=str(file))
+    return f"add --allow {shlex.quote(pattern)}, or {rule}"
 
 
 class Questions:

@@ -90,21 +90,24 @@ class Connection:
         server: str,
         limits: Limits,
         handlers: Mapping[str, Handler] | None = None,
+        capabilities: Mapping[str, Any] | None = None,
         on_notification: Callable[[str, Mapping[str, Any]], None] = lambda _method, _params: None,
         last_asked: Callable[[], float] = lambda: 0.0,
         replace: Callable[[Connection], Awaitable[Connection]] | None = None,
     ) -> None:
         """
         Args:
-            handlers: answer the server's requests, by method, each call in a task of the connection. Their
-                methods are declared to the server; other requests are refused.
+            handlers: answer the server's requests, by method, each call in a task of the connection. Other
+                requests are refused.
+            capabilities: declared to the server; by default those of the `handlers`.
             on_notification: called with each notification; must not block.
             last_asked: returns the last time at which a question to the user was open. The time before it
                 does not count as silence.
             replace: opens the session's next connection, while this one stays open.
         """
         self.server = server
-        self.exchange = Exchange(limits, client_capabilities(handlers or {}))
+        declared = client_capabilities(handlers or {}) if capabilities is None else capabilities
+        self.exchange = Exchange(limits, declared)
         self.handshake: Mapping[str, Any] | None = None
         """The raw result of the handshake; None before it, or without one."""
         self._carrier = carrier

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -108,6 +108,7 @@ class Session:
         self.name = name
         """The server's name in messages: its name in the servers file, and its address."""
         self._requests = 0
+        self._subscriptions = 0
         self._reads = reads or SessionReads(cache=None, server=None, credentials=None)
         self._elicitor = elicitor
         self._tool_headers: ToolHeaders = {}
@@ -263,6 +264,7 @@ class Session:
         on_progress: OnProgress | None = None,
         policy: Policy | None = None,
         registry: ResponseRegistry | None = None,
+        members: Mapping[str, Any] | None = None,
     ) -> CallResult:
         """Call a tool and classify its result; every block is preserved, valid or not.
 
@@ -276,7 +278,8 @@ class Session:
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends the call despite progress.
         `on_progress` is awaited with the newest report, one call at a time, in a task of this call; if it
         raises, the call ends with its exception. A result with `isError` is returned, not raised. A tool that
-        can only run as a task runs as one.
+        can only run as a task runs as one. `members` are sent with the call, such as `_meta`; with them, a
+        server's request for input is returned in `raw`, for the program to answer in another call.
 
         `tools/list` is sent in two cases only: before the first call to a server that offers tasks, and if a
         server of the newest revision refuses the call because of missing headers (-32020), which the tool's
@@ -289,8 +292,13 @@ class Session:
         for a JSON-RPC error; `ProtocolError` or `LimitError` for an unusable answer. Cancelling sends
         `notifications/cancelled`.
         """
-        result = await self._caller.call(name, arguments, seconds=timeout, on_progress=on_progress)
-        return await classify_result(
+        result = await self._caller.call(
+            name, arguments, seconds=timeout, on_progress=on_progress, members=members
+        )
+        raw = result
+        if result.get("resultType") == "input_required":  # with `members` only: a result without content
+            result = {"content": []}
+        classified = await classify_result(
             result,
             policy=policy or self.policy,
             registry=registry or DEFAULT_REGISTRY,
@@ -301,6 +309,7 @@ class Session:
             server=self.name,
             tool=name,
         )
+        return classified if raw is result else replace(classified, raw=raw)
 
     # --- prompts -----------------------------------------------------------------------------------
 
@@ -489,12 +498,14 @@ class Session:
         params: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
+        on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
         """Send any request, also of a method without a function here, and return its raw, unvalidated result.
 
         `params` are sent as they are, including nulls. `timeout` is in seconds from the last byte or progress
-        (default `Limits.tool_seconds`); `Limits.tool_total_seconds` ends it in any case. Raises as
-        `call_tool`, but never `UsageError` for the method. Cancelling sends `notifications/cancelled`.
+        (default `Limits.tool_seconds`); `Limits.tool_total_seconds` ends it in any case. `on_progress` is as
+        in `call_tool`. Raises as `call_tool`, but never `UsageError` for the method. Cancelling sends
+        `notifications/cancelled`.
         """
         silent_seconds = self._limits.tool_seconds if timeout is None else timeout
         result = await self._request(
@@ -503,8 +514,25 @@ class Session:
             rounds=None,
             silent_seconds=silent_seconds,
             total_seconds=max(self._limits.tool_total_seconds, silent_seconds),
+            on_progress=on_progress,
         )
         return messages.plain(result)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification. A failure to send it is not reported. Raises as `request` if there is no
+        connection."""
+        connection = await self._supervisor.connection()
+        await connection.notify(method, params)
+
+    async def listen(self, notifications: Mapping[str, Any]) -> None:
+        """Subscribe to notifications (`subscriptions/listen`, since 2026-07-28) until the server ends it.
+
+        They go to the `backchannel` of `connect`. Raises as `request`, without its deadlines. Cancelling
+        ends the subscription.
+        """
+        connection = await self._supervisor.connection()
+        self._subscriptions += 1
+        await connection.listen(f"subscription-{self._subscriptions}", {"notifications": dict(notifications)})
 
     async def _request(
         self,

@@ -7,12 +7,14 @@ the planner retries the reads of streams, and other callers decide for themselve
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import trio
 
+from playhead.client.session.backchannel import Backchannel
 from playhead.client.session.connection import Connection, connect_error
 from playhead.client.session.elicitation import Elicitor, handlers
 from playhead.client.session.list_changed import ToolListChanges
@@ -53,6 +55,7 @@ class Supervisor:
         restart: str,
         changes: ToolListChanges,
         elicitor: Elicitor | None = None,
+        backchannel: Backchannel | None = None,
     ) -> None:
         self._factory = factory
         self.nursery = nursery
@@ -62,6 +65,7 @@ class Supervisor:
         self._restart = restart
         self._changes = changes
         self._elicitor = elicitor
+        self._backchannel = backchannel
         self._current: Connection | None = None
         self._opened: list[Connection] = []
         """The current connection, and retired ones that still have requests in flight."""
@@ -105,14 +109,15 @@ class Supervisor:
             raise connect_error(error, self._factory.server) from error
 
     async def _open(self) -> Connection:
-        elicitor, renewed = self._elicitor, self.reconnects > 0
+        asking, renewed = self._backchannel or self._elicitor, self.reconnects > 0
         opening = Connection(
             self._factory.new(),
             server=self._factory.server,
             limits=self._limits,
-            handlers=handlers(elicitor),
-            on_notification=self._changes.on_notification,
-            last_asked=(lambda: 0.0) if elicitor is None else (lambda: elicitor.last_asked),
+            handlers=asking.handlers() if isinstance(asking, Backchannel) else handlers(asking),
+            capabilities=asking.capabilities if isinstance(asking, Backchannel) else None,
+            on_notification=self._on_notification,
+            last_asked=(lambda: 0.0) if asking is None else (lambda: asking.last_asked),
             replace=self.renew,
         )
 
@@ -127,6 +132,11 @@ class Supervisor:
 
         connection: Connection = await self.nursery.start(run)
         return connection
+
+    def _on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        self._changes.on_notification(method, params)
+        if self._backchannel is not None:
+            self._backchannel.on_notification(method, params)
 
     async def connection(self) -> Connection:
         """Return the live connection. A dead one is replaced first, if `restart` allows.

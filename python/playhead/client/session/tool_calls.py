@@ -147,7 +147,7 @@ class SendRequest(Protocol):
     """A function that sends a request through a session and returns its raw result."""
 
     async def __call__(
-        self, method: str, params: Mapping[str, Any], **options: Unpack[SendOptions]
+        self, method: str, params: Mapping[str, Any], rounds: int | None = 0, **options: Unpack[SendOptions]
     ) -> dict[str, Any]: ...
 
 
@@ -209,11 +209,13 @@ class ToolCaller:
         seconds: float | None,
         on_progress: OnProgress | None,
         arrivals: Arrivals | None = None,
+        members: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Call a tool and return the raw result; see `Session.call_tool`.
 
         `arrivals` is notified of the bytes of the answer. It comes from a stream, whose calls have no limit
-        for their total time.
+        for their total time. `members` are sent with the call; a server's request for input is then
+        returned.
         """
         self.check_allowed(name)
         _check_arguments(name, arguments)
@@ -230,10 +232,12 @@ class ToolCaller:
             on_progress=on_progress,
             arrivals=arrivals,
         )
+        if members is not None:
+            send = partial(send, rounds=None)
 
         async def once() -> dict[str, Any]:
             if not await self._runs_as_task(name):
-                return await send("tools/call", _call_params(name, arguments))
+                return await send("tools/call", {**(members or {}), **_call_params(name, arguments)})
             return await call_as_task(
                 send, name=name, arguments=arguments, total_seconds=total, server=self._name
             )

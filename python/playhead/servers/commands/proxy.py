@@ -75,16 +75,28 @@ def proxy(
 
     async def command(_terminal: Terminal, _report: Report) -> int:
         with quick_imports():
+            from playhead.client.transports.server_process import StartedServer, started_early
             from playhead.config.servers import resolve_target
-            from playhead.playback import Player
-            from playhead.servers.proxy.proxy_server import serve
+            from playhead.config.tools import default_approval_policy
         targets = {name: resolve_target(name, config) for name in servers}
         async with AsyncExitStack() as stack:
-            player = None
+            early: dict[str, StartedServer] = {}
+            for name, target in targets.items() if transport == "stdio" else ():
+                started = await stack.enter_async_context(started_early(target))
+                if isinstance(started, StartedServer):
+                    early[name] = started
+            with quick_imports():  # while the servers start
+                from playhead.playback import Player
+                from playhead.servers.proxy.proxy_server import serve
+                from playhead.servers.proxy.result_audio import ResultAudio, missing_device
+            audio = None
             if sink != "none":
                 speaker = make_sink(sink, real_time=True, stdout_has=stdout_has)
                 player = await stack.enter_async_context(Player(speaker))
-            await serve(targets, player, options)
+                audio = ResultAudio(player=player, options=options)
+                if sink in (None, "device"):
+                    audio.missing_device = missing_device
+            await serve(targets, audio, options, policy=default_approval_policy(), early=early)
         return EXIT_DONE
 
     run_command(command, json_output=False)

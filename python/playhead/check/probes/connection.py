@@ -18,6 +18,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from playhead._core import __version__
+from playhead.check.conversation import broken_rows
 from playhead.check.probes.asking import (
     ask,
     error_excerpt,
@@ -335,3 +336,8 @@ def judge_wire(target: Target) -> None:
             ),
         ):
             draft.require(kind, count == 0, why)
+    with target.test("conversation", "every message of the server") as draft:
+        for row, message in broken_rows(target.observations):
+            draft.require(row, not message, message)
+        if not draft.checks:
+            draft.skipped("progress.shape", "the server sent nothing but answers")

@@ -27,6 +27,7 @@ from playhead.errors import (
     WebSocketClosedError,
 )
 from playhead.limits import Limits
+from playhead.protocol.exchange import Witness
 from playhead.protocol.faults import ProtocolFaults
 
 
@@ -53,6 +54,7 @@ class Supervisor:
         restart: str,
         changes: ToolListChanges,
         elicitor: Elicitor | None = None,
+        new_witness: Callable[[], Witness] | None = None,
     ) -> None:
         self._factory = factory
         self.nursery = nursery
@@ -62,6 +64,7 @@ class Supervisor:
         self._restart = restart
         self._changes = changes
         self._elicitor = elicitor
+        self._new_witness = new_witness
         self._current: Connection | None = None
         self._opened: list[Connection] = []
         """The current connection, and retired ones that still have requests in flight."""
@@ -114,6 +117,7 @@ class Supervisor:
             on_notification=self._changes.on_notification,
             last_asked=(lambda: 0.0) if elicitor is None else (lambda: elicitor.last_asked),
             replace=self.renew,
+            witness=None if self._new_witness is None else self._new_witness(),
         )
 
         async def run(*, task_status: trio.TaskStatus[Connection]) -> None:

@@ -28,6 +28,7 @@ _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-2
 """The address of the specification. Sources that begin with a slash are its pages."""
 _RPC_ERROR: Final = "https://www.jsonrpc.org/specification#error_object"
 _RPC_RESPONSE: Final = "https://www.jsonrpc.org/specification#response_object"
+_HTTP: Final = "/basic/transports#sending-messages-to-the-server"
 _READS_END: Final = "docs/streaming.md#what-ends-a-stream"
 _READS_OPEN: Final = "docs/streaming.md#which-ranges-and-how-many"
 
@@ -141,6 +142,26 @@ _ROWS: Final[Mapping[str, tuple[Level, str, str]]] = {
     "lists.null-cursor": ("must", "/server/utilities/pagination#response-format", "The last page of a listing has no nextCursor, not even null"),
     "lists.declared": ("must", "/basic/lifecycle#capability-negotiation", "Only a server that declares listChanged sends list_changed"),
     "lists.announced": ("should", "/server/tools#list-changed-notification", "A listing does not change, nor lose tools, without a notification"),
+    "http.content-type": ("must", _HTTP, "A request is answered with application/json or text/event-stream"),
+    "http.sse-framing": ("must", _HTTP, "Server-sent events are framed as clients parse them, each with one JSON-RPC message"),
+    "http.notification": ("must", _HTTP, "A notification is answered with HTTP 202 and no body"),
+    "http.accept": ("must", "https://www.rfc-editor.org/rfc/rfc9110#section-12.5.1", "The order of the types in Accept does not matter"),
+    "http.origin": ("must", "/basic/transports#security-warning", "A request from a foreign Origin is refused"),
+    "http.host": ("should", "/basic/transports#security-warning", "A server on this machine refuses a foreign Host"),
+    "http.protocol-version": ("must", "/basic/transports#protocol-version-header", "An unknown MCP-Protocol-Version is refused with HTTP 400"),
+    "http.malformed": ("must", _HTTP, "A body that is not JSON is refused with HTTP 400"),
+    "http.get": ("must", "/basic/transports#listening-for-messages-from-the-server", "GET is answered with a stream of events, or HTTP 405"),
+    "http.event-ids": ("must", "/basic/transports#resumability-and-redelivery", "No two events of a session have the same id"),
+    "http.resumption": ("must", "/basic/transports#resumability-and-redelivery", "A resumed stream has no messages of another stream"),
+    "http.session-characters": ("must", "/basic/transports#session-management", "A session id has only visible ASCII characters"),
+    "http.session-guessable": ("should", "/basic/transports#session-management", "A session id is unique and can't be guessed"),
+    "http.session-unknown": ("must", "/basic/transports#session-management", "A request with an unknown session id is refused with HTTP 404"),
+    "http.session-required": ("should", "/basic/transports#session-management", "A request without a required session id is refused with HTTP 400"),
+    "http.session-delete": ("must", "/basic/transports#session-management", "DELETE ends the session, or is answered with HTTP 405"),
+    "http.session-ended": ("must", "/basic/transports#session-management", "A request of an ended session is answered with HTTP 404"),
+    "http.error-body": ("should", "docs/safety.md", "The body of an error has no stack trace"),
+    "http.challenge": ("should", "/basic/authorization#protected-resource-metadata-discovery-requirements", "HTTP 401 says how to authorize (WWW-Authenticate)"),
+    "http.authorization": ("must", "/basic/authorization#authorization-server-location", "The metadata that a 401 names exists, with the resource and its authorization servers"),
     "progress.shape": ("must", "/schema#progressnotification", "A report of progress has a token, a number, and an optional total and message"),
     "progress.token": ("must", "/basic/utilities/progress#behavior-requirements", "Progress has the token of a request in flight, as it was sent"),
     "progress.increases": ("must", "/basic/utilities/progress#progress-flow", "Progress increases with each report"),
@@ -160,6 +181,10 @@ _ROWS: Final[Mapping[str, tuple[Level, str, str]]] = {
     "client.requests-known": ("must", "/basic/lifecycle#operation", "A server sends only requests of the negotiated revision"),
     "client.requests-declared": ("must", "/basic/lifecycle#capability-negotiation", "A server asks a client only for what the client declared"),
     "client.requests-early": ("should", "/basic/lifecycle#initialization", "Before notifications/initialized, a server sends only pings and log messages"),
+    "process.memory": ("should", "docs/check-reference.md#the-process", "A read-only tool does not take more memory with each call"),
+    "process.time": ("should", "docs/check-reference.md#the-process", "The same call does not take longer each time"),
+    "process.descriptors": ("should", "docs/check-reference.md#the-process", "A read-only tool closes the file descriptors that it opens"),
+    "process.files": ("must", "/schema#toolannotations", "A tool with readOnlyHint writes no files"),
     "drift.listed": ("must", "docs/check-reference.md#drift", "Each tool of the baseline is listed"),
     "drift.description": ("should", "docs/check-reference.md#drift", "A tool's title and description are those of the baseline"),
     "drift.input-schema": ("must", "docs/check-reference.md#drift", "A tool's inputSchema is that of the baseline"),

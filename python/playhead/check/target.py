@@ -86,8 +86,8 @@ class Target:
     """The values that the server has named."""
     templates: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The names of the variables of each listed template."""
-    proven: set[str] = field(default_factory=set)
-    """The tools that answered at least once with a result that is not an error."""
+    succeeded: dict[str, object] = field(default_factory=dict)
+    """The arguments with which each tool first answered with a result that is not an error."""
     remarks: list[str] = field(default_factory=list)
     gone: PlayheadError | None = None
     """The last failure, once the server counts as gone (`MOST_UNANSWERED`) and nothing more is sent to it."""

@@ -131,7 +131,10 @@ class Mine:
                 argument, completion = params.get("argument"), result.get("completion")
                 values = completion.get("values") if isinstance(completion, dict) else None
                 for value in values if isinstance(values, list) else ():
-                    self._add(str(argument.get("name")) if isinstance(argument, dict) else "", value, source)
+                    if isinstance(value, str):
+                        self._add(
+                            str(argument.get("name")) if isinstance(argument, dict) else "", value, source
+                        )
             case "resources/list":
                 self._walk(result.get("resources"), "resources", source, 0)
             case "tools/list":

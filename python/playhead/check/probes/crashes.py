@@ -11,8 +11,9 @@ from playhead.check.results import TestDraft
 from playhead.protocol.messages import RpcError
 
 _CHARS: Final = 4_000
-_INTERNAL: Final = frozenset({-32603, 0})
-"""The codes of internal errors; 0 is that of the Python SDK 1.x."""
+_INTERNAL: Final = -32603
+_NO_CODE: Final = 0
+"""The code that some frameworks use for the exception of a handler. The code is another check's."""
 
 _OUTSIDE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (what, re.compile(words, re.IGNORECASE))
@@ -44,7 +45,7 @@ _OUTSIDE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ("memory or disk space", r"\bENOSPC\b|no space left|\bENOMEM\b|EROFS|read-only file system"),
     )
 )
-"""What a server can lack outside itself, with the words of errors that say so."""
+"""Each lack outside a server, with the words of errors that name it."""
 
 _PROGRAMMING: Final = re.compile(
     r"traceback \(most recent call last\)|'?NoneType'? (?:object|has no)|\bnil pointer|invalid memory"
@@ -103,13 +104,14 @@ def judge_error(draft: TestDraft, error: RpcError | None, text: str, *, tool: st
         return
     unknown = _UNKNOWN_TOOL.search(whole[:_CHARS])
     is_unknown = unknown is not None and (tool in whole or unknown[0].lower().endswith("tool"))
-    is_internal = error is not None and (error.code in _INTERNAL or "internal error" in error.message.lower())
+    is_internal = error is not None and (error.code == _INTERNAL or "internal error" in error.message.lower())
+    is_exception = is_internal or (error is not None and error.code == _NO_CODE)
     names = arguments if isinstance(arguments, Mapping) else ()
-    is_evaluated = not is_internal and any(_EVALUATED.search(str(name)) for name in names)
+    is_evaluated = not is_exception and any(_EVALUATED.search(str(name)) for name in names)
     crash = (
         None
         if is_evaluated
-        else _PROGRAMMING.search(whole[:_CHARS]) or (is_internal and _EXCEPTION.search(whole[:_CHARS]))
+        else _PROGRAMMING.search(whole[:_CHARS]) or (is_exception and _EXCEPTION.search(whole[:_CHARS]))
     )
     if is_unknown:
         why = f"expected a result of the listed tool {tool!r}, got that it is unknown: {words}"

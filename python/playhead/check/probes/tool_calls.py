@@ -226,7 +226,7 @@ class ToolCalls:
         self.unmarked = self.unmarked or text
         is_success = text is None and not asks_for_input(answer.result)
         if is_success:
-            self.target.proven.add(self.tool.name)
+            self.target.succeeded.setdefault(self.tool.name, arguments)
         return is_success
 
     def judge_marks(self) -> None:

@@ -36,7 +36,7 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 Answer = Callable[[Json], Any]
 
 
-def progress(params: Json, *values: float, **changes: Any) -> list[Json]:
+def progress(params: Json, *values: object, **changes: Any) -> list[Json]:
     """Reports of the progress of the request with these params."""
     token = params.get("_meta", {}).get("progressToken")
     return [notice("progress", progressToken=token, progress=value, **changes) for value in values]
@@ -287,7 +287,13 @@ class HttpShelf:
             session = self.new_session()
             self.sessions.add(session)
             info = {"name": "raw", "version": "1"}
-            capabilities = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}, "completions": {}}
+            capabilities: Json = {
+                "tools": {},
+                "resources": {},
+                "prompts": {},
+                "logging": {},
+                "completions": {},
+            }
             result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
             await exchange.result(result, headers=f"mcp-session-id: {session}\r\n")
             return

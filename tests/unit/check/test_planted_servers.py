@@ -159,7 +159,7 @@ EXPRESSION: Json = {
     "properties": {"expression": {"type": "string"}},
     "required": ["expression"],
 }
-NOTHING = dict.fromkeys(CAPABILITIES)
+NOTHING: dict[str, Any] = dict.fromkeys(CAPABILITIES)
 SOUND: dict[str, RawServer] = {
     "everything": planted(),
     "34 pages of tools": planted(pages),

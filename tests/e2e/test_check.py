@@ -28,9 +28,10 @@ def test_a_sound_server_passes_and_the_summary_says_so() -> None:
     done = playhead_process("check", PLANTED)
     assert done.code == 0, done.stdout
     lines = done.stdout.decode().splitlines()
-    assert lines[0] == "planted 1.0, MCP 2025-11-25: quick check, seed 0"
-    assert lines[1].startswith("7 tools, ")
-    assert lines[1].endswith(" 0 failed")
+    assert lines[0] == "none of 7 tools was called: a quick check proves none"
+    assert lines[2] == "planted 1.0, MCP 2025-11-25: quick check, seed 0"
+    assert lines[3].startswith("7 tools, ")
+    assert lines[3].endswith(" 0 failed")
     assert done.stderr == ""
 
 

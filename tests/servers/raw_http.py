@@ -17,6 +17,8 @@ import trio
 from tests.servers.loopback import tcp_server
 
 Json = dict[str, Any]
+MALFORMED: Json = {}
+"""The message of a body that is not JSON."""
 
 
 @dataclass(slots=True)
@@ -88,8 +90,15 @@ class RawServer:
 
     async def handshake(self, exchange: Exchange) -> bool:
         """Answer what belongs to a handshake of the old era; False for anything else."""
-        if exchange.verb != "POST":
+        host = exchange.headers.get("host", "127.0.0.1").rpartition(":")[0] or "127.0.0.1"
+        if host != "127.0.0.1" or "origin" in exchange.headers:
+            await exchange.body(b"", status=403)
+        elif exchange.headers.get("mcp-protocol-version") == "1999-12-31":
+            await exchange.body(b"", status=400)
+        elif exchange.verb != "POST":
             await exchange.body(b"", status=405)
+        elif exchange.message is MALFORMED:
+            await exchange.body(b"", status=400)
         elif exchange.method == "server/discover":
             await exchange.error(-32601, "Method not found")
         elif exchange.method == "initialize":
@@ -154,5 +163,8 @@ async def _receive(stream: trio.SocketStream) -> Exchange | None:
         body += chunk
     verb, target, _ = first.split(" ")
     is_json = headers.get("content-type", "").startswith("application/json")
-    message = json.loads(body) if is_json else {}
+    try:
+        message = json.loads(body) if is_json else {}
+    except ValueError:
+        message = MALFORMED
     return Exchange(verb, target, headers, body, message, stream)

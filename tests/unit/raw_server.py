@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import trio
 from mcp.server import Server
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 
 
 class Refusal:
@@ -20,6 +27,13 @@ class Refusal:
 
 class Never:
     """No answer at all."""
+
+
+class Said:
+    """An answer, with what is sent before and after it: notifications, and requests, which have an id."""
+
+    def __init__(self, answer: Any, *, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> None:
+        self.answer, self.before, self.after = answer, before, after
 
 
 class RawServer(Server[Any]):
@@ -46,6 +60,10 @@ class RawServer(Server[Any]):
                 request = message.message
                 if isinstance(request, JSONRPCRequest):
                     nursery.start_soon(self._answer, request, write_stream)
+                elif isinstance(request, JSONRPCNotification) and callable(
+                    told := self._answers.get(request.method)
+                ):
+                    told(request.params or {})
             nursery.cancel_scope.cancel()
 
     async def _answer(self, request: JSONRPCRequest, write_stream: Any) -> None:
@@ -54,12 +72,23 @@ class RawServer(Server[Any]):
             answer = answer(request.params or {})
         if answer is NEVER:
             return
+        said = answer if isinstance(answer, Said) else Said(answer)
+        answer = said.answer
+        for unasked in said.before:
+            await write_stream.send(SessionMessage(_unasked(unasked)))
         reply: JSONRPCMessage
         if isinstance(answer, Refusal):
             reply = JSONRPCError(jsonrpc="2.0", id=request.id, error=answer.data)
         else:
             reply = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=answer)
         await write_stream.send(SessionMessage(reply))
+        for unasked in said.after:
+            await write_stream.send(SessionMessage(_unasked(unasked)))
+
+
+def _unasked(message: Mapping[str, Any]) -> JSONRPCMessage:
+    kind = JSONRPCRequest if "id" in message else JSONRPCNotification
+    return kind(jsonrpc="2.0", **message)
 
 
 NEVER = Never()

@@ -125,6 +125,16 @@ def changes(before: Footprint, after: Footprint) -> list[str]:
     return sentences
 
 
+def changed_paths(before: Footprint, after: Footprint) -> list[str]:
+    """Return the relative paths of the new and changed entries."""
+    return [
+        path
+        for place, old in before.entries.items()
+        for path, entry in after.entries.get(place, {}).items()
+        if old.get(path) != entry
+    ]
+
+
 def _names(paths: Sequence[str]) -> str:
     more = f", and {len(paths) - _SHOWN_NAMES} more" if len(paths) > _SHOWN_NAMES else ""
     return ", ".join(path[:60] for path in paths[:_SHOWN_NAMES]) + more

@@ -16,9 +16,9 @@ from typing import Final
 import trio
 
 from playhead.check.options import LoadPlan
-from playhead.check.probes.asking import STILL_RATE_LIMITED, error_words
+from playhead.check.probes.asking import error_words
 from playhead.check.results import LoadFigures, TestResult, successful_requests
-from playhead.check.target import Target, is_rate_limited
+from playhead.check.target import STILL_RATE_LIMITED, Target, is_rate_limited
 
 _MOST_READS: Final = 3
 """Limits the resources that are read under load, because the figures of all tend to be alike."""

@@ -12,6 +12,7 @@ from playhead.check.expectations import Expectations
 from playhead.errors import UsageError
 
 Depth = Literal["quick", "full"]
+Mining = Literal["read-only", "all", "none"]
 
 MOST_CLIENTS: Final = 1_000
 MOST_REQUESTS: Final = 1_000_000
@@ -60,6 +61,11 @@ class CheckOptions:
     """The number of calls in the concurrency check. A stream has as many reads in flight."""
     allow_destructive: bool = False
     """True if tools with an explicit `destructiveHint: true` are called, too."""
+    allow_unproven: bool = False
+    """True if a full check may pass although tools were listed and none ever succeeded."""
+    mine: Mining = "read-only"
+    """The tools that are called with values that the server has named: those with `readOnlyHint: true`, `all`
+    (on a server whose data may be lost), or none."""
     expectations: Expectations | None = None
     level: Level = "should"
     """The least level that fails the check. With `must`, violations of a SHOULD are only reported."""

@@ -152,6 +152,10 @@ class Report:
     mcp_service_status: Literal["unknown", "available", "unavailable"]
     tools: tuple[str, ...] = ()
     """The names of the discovered tools."""
+    proven: tuple[str, ...] = ()
+    """The tools that answered at least once with a result that is not an error."""
+    allow_unproven: bool = False
+    """True if a full check may pass although no tool ever succeeded."""
     definitions: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     """The discovered tools by name: description, schemas and annotations as listed."""
     tests: tuple[TestResult, ...] = ()
@@ -169,9 +173,26 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """True if the server was available, the check completed, and no test failed."""
+        """True if the server was available, the check completed, no test failed, and some tool is proven."""
         is_available = self.mcp_service_status == "available"
-        return is_available and not self.interrupted and self.count("failed") == 0
+        return (
+            is_available
+            and not self.interrupted
+            and self.count("failed") == 0
+            and (self.allow_unproven or not self.is_unproven)
+        )
+
+    @property
+    def is_unproven(self) -> bool:
+        """True if a full check listed tools, and none of them ever succeeded."""
+        return self.depth == "full" and bool(self.tools) and not self.proven
+
+    @property
+    def coverage(self) -> str:
+        """The tools that were proven to work, as a sentence."""
+        if self.depth == "quick":
+            return f"none of {len(self.tools)} tools was called: a quick check proves none"
+        return f"{len(self.proven)} of {len(self.tools)} tools answered at least once"
 
 
 def successful_requests(tests: Iterable[TestResult], method: str) -> Iterator[TestResult]:

@@ -34,10 +34,14 @@ from playhead.check.load import probe_load
 from playhead.check.options import CheckOptions
 from playhead.check.probes.connection import judge_stay, judge_wire, probe_connection, unreachable_test
 from playhead.check.probes.discovery import probe_discovery
+from playhead.check.probes.http import probe_authorization, probe_http
+from playhead.check.probes.mined import probe_mined
+from playhead.check.probes.process import probe_process
 from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
 from playhead.check.probes.server import probe_server
 from playhead.check.probes.tools import probe_tool
+from playhead.check.probes.utilities import probe_log_level
 from playhead.check.results import (
     Json,
     LoadFigures,
@@ -156,6 +160,10 @@ class _Check:
             self._target = await self.nursery.start(self._hold_connection)
         except ConnectError as error:
             self._add(unreachable_test(error, (trio.current_time() - started) * 1000))
+            if isinstance(self._server, ServerConfig):
+                refused = await probe_authorization(self._server, self._options.timeout_seconds)
+                if refused is not None:
+                    self._add(refused)
             return Update(
                 current_task="check_mcp_status",
                 mcp_status="unavailable",
@@ -185,6 +193,8 @@ class _Check:
 
     async def _discover(self, target: Target) -> None:
         target.tools = await probe_discovery(target)
+        if self._options.depth == "full":
+            await probe_log_level(target)
         if (before := self._triage.baseline) is not None:
             for test in drift_tests(before, redacted_values(self._definitions(), self._triage.secrets)):
                 self._add(test)
@@ -212,10 +222,13 @@ class _Check:
         """List and get the prompts; then measure the load, if requested. Last of all, send the requests that
         test the server as a whole."""
         await self._probe("prompts", probe_prompts)
+        await self._probe("mined arguments", probe_mined)
         if (plan := self._options.load) is not None:
             load = partial(probe_load, plan=plan, tests=self._tests, on_figures=self._load.append)
             await self._probe("load", load)
+        await self._probe("process", probe_process)
         await self._probe("server", probe_server)
+        await self._probe("http", probe_http)
         return Update(current_task="test_prompts", messages=["tested prompts"])
 
     async def generate_report(self, state: State) -> Update:
@@ -300,10 +313,12 @@ class _Check:
             seconds=trio.current_time() - self._started,
             mcp_service_status=state["mcp_status"],
             tools=tuple(state["available_tools"]),
+            proven=() if self._target is None else tuple(sorted(self._target.succeeded)),
+            allow_unproven=self._options.allow_unproven,
             definitions=self._definitions(),
             tests=attribute(self._tests),
             load=tuple(self._load),
-            remarks=tuple(self._remarks),
+            remarks=(*self._remarks, *(self._target.remarks if self._target is not None else ())),
             timed_out=self._timed_out,
         )
         return replace(report, remarks=(*report.remarks, *self._triage.remarks(report)))

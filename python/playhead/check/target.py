@@ -6,20 +6,24 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import mcp_types as types
 import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
+from playhead.check.arguments.mine import Mine
+from playhead.check.conversation import Observations
 from playhead.check.options import CheckOptions
 from playhead.check.results import Json, TestDraft, TestResult
 from playhead.client.connector import carrier_factory, connect
 from playhead.client.session.session import Session
-from playhead.config.servers import ServerConfig, from_command, resolve_target
+from playhead.config.servers import ServerConfig, from_command, is_websocket, resolve_target
 from playhead.errors import HttpStatusError, PlayheadError, ServerError, TransportError
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.net_guard import is_loopback
 from playhead.protocol.messages import RpcError
 
 
@@ -34,9 +38,9 @@ class RequestOutcome:
     failure: PlayheadError | None = None
     """No usable answer arrived: the deadline passed, the connection was lost, or a message was invalid."""
     latency_ms: float
-    rate_limited: bool = False
-    """True if the server still refused the request for its rate limit after all pauses. The test then proves
-    nothing."""
+    void: str | None = None
+    """The reason why the outcome proves nothing: the server still refused the request for its rate limit
+    after all pauses, or a cassette does not have it."""
 
 
 OnTest = Callable[[TestResult], None]
@@ -51,6 +55,9 @@ PATIENCE: float = 6.0
 MOST_UNANSWERED: int = 6
 """After this many requests in a row without an answer, `tools/list` is tried. If that fails too, the server
 is gone and nothing more is sent, because each of hundreds of further requests would wait for its deadline."""
+
+STILL_RATE_LIMITED: Final = "the server limits the rate of requests and still refused after pauses: undecided"
+"""The message of a test that the server's rate limit made void."""
 
 RATE_LIMIT_PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 """Pauses in seconds before a rate-limited request is repeated."""
@@ -73,6 +80,15 @@ class Target:
     tools: tuple[types.Tool, ...] = ()
     """The discovered tools; empty before discovery."""
     limits: Limits = field(default=DEFAULT_LIMITS)
+    observations: Observations = field(default_factory=Observations)
+    """The rows that the messages of the server have kept or broken."""
+    mine: Mine = field(default_factory=Mine)
+    """The values that the server has named."""
+    templates: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The names of the variables of each listed template."""
+    succeeded: dict[str, object] = field(default_factory=dict)
+    """The arguments with which each tool first answered with a result that is not an error."""
+    remarks: list[str] = field(default_factory=list)
     gone: PlayheadError | None = None
     """The last failure, once the server counts as gone (`MOST_UNANSWERED`) and nothing more is sent to it."""
     _unanswered: int = 0
@@ -89,6 +105,13 @@ class Target:
     def is_process(self) -> bool:
         """True if the server is a process started for the check, speaking over stdio."""
         return isinstance(self.server, ServerConfig) and self.server.command is not None
+
+    @property
+    def is_here(self) -> bool:
+        """True if the server runs on this machine."""
+        if not isinstance(self.server, ServerConfig) or self.server.url is None:
+            return True
+        return is_loopback(self.server.url)
 
     @contextmanager
     def test(
@@ -122,10 +145,12 @@ class Target:
             return RequestOutcome(failure=self.gone, latency_ms=0.0)
         seconds = self.options.timeout_seconds if timeout_seconds is None else timeout_seconds
         outcome = await self._send_within_rate(method, params, seconds)
-        unanswered = isinstance(outcome.failure, TransportError) and not outcome.rate_limited
+        unanswered = isinstance(outcome.failure, TransportError) and outcome.void is None
         self._unanswered = self._unanswered + 1 if unanswered else 0
         if self._unanswered >= MOST_UNANSWERED:
             await self._check_alive()
+        if outcome.result is not None:
+            self.mine.learn(method, params or {}, outcome.result)
         return outcome
 
     async def _send_within_rate(
@@ -141,7 +166,7 @@ class Target:
             outcome = await self.request_once(method, params, timeout_seconds=seconds)
         rate_limited = is_rate_limited(outcome)
         self._pauses_for_rate_limit = not rate_limited
-        return replace(outcome, rate_limited=rate_limited)
+        return replace(outcome, void=STILL_RATE_LIMITED) if rate_limited else outcome
 
     async def _check_alive(self) -> None:
         """Set `gone` if the server does not answer `tools/list` either. It may hang in one tool only."""
@@ -211,8 +236,18 @@ async def open_target(
     limits = limits_of(options)
     if isinstance(server, ServerConfig):
         server = replace(server, restart="always")
-    async with connect(server, limits=limits, mode=mode) as session:
-        yield Target(options=options, session=session, server=server, on_test=on_test, limits=limits)
+    observations = Observations()
+    is_http = isinstance(server, ServerConfig) and server.url is not None and not is_websocket(server.url)
+    new_witness = partial(observations.witness, in_order=not is_http)
+    async with connect(server, limits=limits, mode=mode, new_witness=new_witness) as session:
+        yield Target(
+            options=options,
+            session=session,
+            server=server,
+            on_test=on_test,
+            limits=limits,
+            observations=observations,
+        )
 
 
 def words_for(server: Checkable) -> str:

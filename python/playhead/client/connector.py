@@ -7,7 +7,7 @@ carriers, because a session outlives its connections: `carrier_factory`.
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +38,7 @@ from playhead.config.servers import (
 from playhead.errors import ConfigError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import is_loopback
+from playhead.protocol.exchange import Witness
 from playhead.redaction import redacted_url
 from playhead.results.plan import DEFAULT_POLICY, Policy
 
@@ -64,6 +65,7 @@ async def connect(
     backchannel: Backchannel | None = None,
     policy: Policy = DEFAULT_POLICY,
     cache: PageCache | None = None,
+    new_witness: Callable[[], Witness] | None = None,
 ) -> AsyncIterator[Session]:
     """Open a session with `target`, for as long as the context is open.
 
@@ -81,10 +83,17 @@ async def connect(
 
     `on_elicitation` is awaited with each question of the server to the user, one at a time. Without it (the
     default) the client does not declare elicitation. Its time does not count as silence, and its exceptions
+<<<<<<< HEAD
     are raised from the context. A `backchannel` takes its place in a program that passes all requests and
     notifications of the server on. `policy` classifies results; `trust_structured` in the servers file
     overrides the policy's. `cache` is a page cache, which sessions and processes may share (default: that of
     the servers file, if any).
+=======
+    are raised from the context. `policy` classifies results; `trust_structured` in the servers file overrides
+    the policy's. `cache` is a page cache, which sessions and processes may share (default: that of the
+    servers file, if any). `new_witness` is called for each connection of the session; the callable that it
+    returns is called with each message of that connection, in both directions.
+>>>>>>> h30
 
     Raises `ConfigError` for an invalid target, and `ConnectError` if no session could be opened (its cause is
     the reason; the message includes the end of the server's stderr). An error raised inside the context is
@@ -135,7 +144,11 @@ async def connect(
                 restart=settings.restart,
                 changes=changes,
                 elicitor=elicitor,
+<<<<<<< HEAD
                 backchannel=backchannel,
+=======
+                new_witness=new_witness,
+>>>>>>> h30
             )
             connection = await supervisor.connect()
             session = Session(

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from playhead._core import Frame
 from playhead.errors import LimitError, PlayheadError, ProtocolError, UsageError
@@ -34,6 +34,11 @@ _REMEMBERED: Final = 4096
 _SHOWN_BYTES: Final = 200
 """Limits the beginning of the first invalid message to save, for error messages."""
 _ANSWERS: Final = ("result", "error")
+
+
+Witness = Callable[[Literal["sent", "received"], bytes], None]
+"""Called with each message of one connection as it is made or received, before it is judged. It must not
+block or raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +119,16 @@ Event = Answered | Progressed | SignOfLife | Asked | Notified | Faulted
 class Exchange:
     """The requests in flight on one connection, in both directions."""
 
-    def __init__(self, limits: Limits, capabilities: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        capabilities: Mapping[str, Any] | None = None,
+        *,
+        witness: Witness | None = None,
+    ) -> None:
         """`capabilities` are this client's. Some revisions send them with every request."""
         self._limits = limits
+        self._witness = witness
         self.capabilities: Mapping[str, Any] = capabilities or {}
         self.tool_headers: ToolHeaders = {}
         """The arguments of tools that HTTP repeats in headers, by the last listing."""
@@ -197,7 +209,7 @@ class Exchange:
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": chosen, "method": method}
         if sent:  # `params: null` is not JSON-RPC, and some servers refuse an empty object
             message["params"] = sent
-        outgoing = Outgoing(chosen, method, sent, messages.encode(message), reports)
+        outgoing = Outgoing(chosen, method, sent, self._encoded(message), reports)
         if id is None:
             self._last_id += 1
         self._in_flight[key] = outgoing
@@ -210,6 +222,8 @@ class Exchange:
             raise RuntimeError(f"expected request {outgoing.id!r} to be answered, but it is in flight")
         self._over.pop(key, None)
         self._in_flight[key] = outgoing
+        if self._witness is not None:
+            self._witness("sent", outgoing.data)
 
     def cancel(self, id: int | str) -> bytes | None:
         """End a request whose answer is no longer awaited.
@@ -226,19 +240,19 @@ class Exchange:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params:
             message["params"] = params
-        return messages.encode(message)
+        return self._encoded(message)
 
     def answer(self, id: int | str, result: Mapping[str, Any]) -> bytes:
         """Answer a request of the server's. Raises `UsageError` if it cannot be written as JSON; then the
         request still waits."""
-        data = messages.encode({"jsonrpc": "2.0", "id": id, "result": result})
+        data = self._encoded({"jsonrpc": "2.0", "id": id, "result": result})
         self.forget(id)
         return data
 
     def refuse(self, id: int | str, code: int, message: str) -> bytes:
         """Answer a request of the server's with an error."""
         self.forget(id)
-        return messages.encode({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+        return self._encoded({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 
     def forget(self, id: int | str) -> None:
         """Drop a request of the server's without an answer, because the server has cancelled it."""
@@ -250,6 +264,12 @@ class Exchange:
         else:
             self._open_questions[id] = waiting - 1
 
+    def _encoded(self, message: dict[str, Any]) -> bytes:
+        data = messages.encode(message)
+        if self._witness is not None:
+            self._witness("sent", data)
+        return data
+
     # --- in ------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, *, only: int | str | None = None) -> list[Event]:
@@ -259,6 +279,8 @@ class Exchange:
             only: the id of the request on whose POST the message arrived. It may answer no other request, and
                 an error without an id answers this one.
         """
+        if self._witness is not None:
+            self._witness("received", data)
         frame = Frame(data)
         if frame.kind in _ANSWERS and frame.id is not None and str(frame.id) not in self._in_flight:
             return [self.unclaimed(str(frame.id), is_result=frame.kind == "result")]

@@ -316,12 +316,6 @@ DEFECTS: dict[str, type[Planted]] = {
     "unknown-tool-code": planted("server.unknown-tool", unknown_tool=_fails(-32700, "unknown tool")),
     # One tool never answers.
     "hangs": Hangs,
-    # A cancelled call goes on to its end, and is answered then.
-    "lost-cancellation": planted(
-        "tools.cancelled",
-        slow=lambda self, _: Faultless.slow(self, threading.Event()),
-        answers_the_cancelled=_answers(True),
-    ),
     # Being told that a call is cancelled ends it.
     "dies-of-a-cancellation": planted("tools.cancel-survives", on_cancelled=_dies),
     # A call that comes while another is on its way gets the other's answer.

@@ -62,6 +62,7 @@ def report(*tests: TestResult, **changes: object) -> Report:
         "seconds": 14.25,
         "mcp_service_status": "available",
         "tools": ("forecast", "forget", "lookup"),
+        "proven": ("forecast",),
         "tests": tests,
     }
     return Report(**(fields | changes))  # type: ignore[arg-type]  # named where they are given

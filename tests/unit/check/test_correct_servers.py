@@ -21,7 +21,8 @@ from tests.unit.raw_server import RawServer, Refusal
 
 Call = Callable[[Json], Any]
 
-ONCE = replace(FULL, examples=1)
+ONCE = replace(FULL, examples=1, allow_unproven=True)
+"""A tool that answers every call with an error may be right."""
 
 
 def listing(key: str, *items: Json) -> Callable[[Json], Any]:
@@ -221,7 +222,7 @@ def called_by_name(params: Json) -> Any:
 @pytest.mark.parametrize("page", [shifting(), one_a_page], ids=["shifting", "one a page"])
 async def test_a_listing_that_is_right(page: Callable[[Json], Any]) -> None:
     answers = {"tools/list": page, "tools/call": called_by_name}
-    await nothing_wrong(RawServer(answers, capabilities={"tools": {"listChanged": True}}))
+    await nothing_wrong(RawServer(answers, capabilities={"tools": {}}))
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25"])

@@ -324,7 +324,6 @@ async def of_planted(defect: str, tool: str) -> list[TestResult]:
     ("defect", "tool", "names"),
     [
         ("", "slow", []),
-        ("lost-cancellation", "slow", ["tools.cancelled"]),
         ("dies-of-a-big-request", "echo", ["server.big-request"]),
         ("dies-of-garbage", "echo", ["server.garbage"]),
     ],

@@ -53,6 +53,7 @@ def test_each_subject_is_a_suite_and_each_test_a_case(tmp_path: Path) -> None:
     properties = found[0].properties()  # type: ignore[no-untyped-call]  # the reader has no types for it
     assert {prop.name: prop.value for prop in properties} == {
         "server": "http://127.0.0.1:8000/mcp",
+        "coverage": "1 of 3 tools answered at least once",
         "server_name": "weather",
         "server_version": "1.4.2",
         "protocol_version": "2025-11-25",

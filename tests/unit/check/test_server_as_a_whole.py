@@ -97,7 +97,7 @@ def test_each_finding_names_who_can_fix_it_once_the_framework_is_known() -> None
         failing("server.unknown-method"),
         failing("prompts.error-code"),
         failing("tools.content"),
-        failing("tools.cancelled"),
+        failing("tools.cancel-survives"),
     ]
     assert list(attribute(found)) == found  # nothing is known
     method, prompt, content, cancelled, *_answers = attribute(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 DepthName = Literal["quick", "full"]
+MiningName = Literal["read-only", "all", "none"]
 LevelName = Literal["must", "should"]
 GraphRunner = Literal["own", "langgraph"]
 
@@ -97,6 +98,14 @@ def check(
         bool,
         typer.Option("--allow-destructive", help="Also call tools with destructiveHint: true."),
     ] = False,
+    mine: Annotated[
+        MiningName,
+        typer.Option("--mine", help="Tools to call with ids, paths and names that the server has named."),
+    ] = "read-only",
+    unproven: Annotated[
+        bool,
+        typer.Option("--allow-unproven", help="Exit 0 although no tool of a full check ever succeeded."),
+    ] = False,
     seed: Annotated[
         int,
         typer.Option("--seed", metavar="N", help="Seed of the generated arguments; the report names it."),
@@ -124,8 +133,9 @@ def check(
     undecided: a schema can't say which city exists.
 
     --level, --ignore and --baseline accept failures: they are reported and don't
-    count. Exit code 1 if anything else failed, 3 if the server can't be reached. An
-    interrupted check still shows and writes its findings.
+    count. Exit code 1 if anything else failed, or if no tool of a full check ever
+    succeeded (--allow-unproven), 3 if the server can't be reached. An interrupted
+    check still shows and writes its findings.
     """
 
     async def command(terminal: Terminal, fields: Fields) -> int:
@@ -144,6 +154,8 @@ def check(
             options,
             seed=seed,
             allow_destructive=destructive,
+            allow_unproven=unproven,
+            mine=mine,
             baseline=_baseline(baseline, write=write_baseline),
         )
         if draft is not None:

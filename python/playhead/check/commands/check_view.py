@@ -54,7 +54,10 @@ def show_report(terminal: Terminal, report: Report) -> None:
 
 
 def report_lines(report: Report) -> Iterator[str]:
-    """Format the report. Controls in untrusted text are escaped."""
+    """Format the report, coverage first. Controls in untrusted text are escaped."""
+    if report.mcp_service_status == "available":
+        yield report.coverage
+        yield ""
     failed = _group_alike(test for test in report.tests if test.status == "failed")
     for tests in failed[:_MOST_FAILED]:
         yield from _failed_lines(report, tests[0])
@@ -174,6 +177,9 @@ def _summary_lines(report: Report) -> Iterator[str]:
     )
     n_tools, n_tests = counted(len(report.tools), "tool"), counted(len(report.tests), "test")
     yield f"{n_tools}, {n_tests} in {report.seconds:.1f} s: {counts}"
+    if report.is_unproven:
+        allowed = "allowed by --allow-unproven" if report.allow_unproven else "--allow-unproven accepts this"
+        yield f"not one tool succeeded, so nothing is proven ({allowed})"
 
 
 def _name(test: TestResult) -> str:

@@ -28,8 +28,6 @@ _SHOWN_TOTAL: Final = 16_384
 """Limits the characters of one answer that are recorded."""
 _SENT_TOTAL: Final = 65_536
 """Limits the characters of a recorded request. A longer one is left out: a part can't be repeated."""
-STILL_RATE_LIMITED: Final = "the server limits the rate of requests and still refused after pauses: undecided"
-"""The message of a test that the server's rate limit made void."""
 
 
 async def ask(target: Target, draft: TestDraft, params: Mapping[str, Any] | None = None) -> RequestOutcome:
@@ -44,8 +42,7 @@ async def ask(target: Target, draft: TestDraft, params: Mapping[str, Any] | None
 def note(draft: TestDraft, answer: RequestOutcome) -> None:
     """Record `answer` in the draft."""
     draft.latency_ms = answer.latency_ms
-    if answer.rate_limited:
-        draft.void = STILL_RATE_LIMITED
+    draft.void = answer.void or draft.void
     if answer.result is not None:
         draft.output = excerpt(answer.result)
     elif answer.error is not None:

@@ -18,6 +18,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from playhead._core import __version__
+from playhead.check.conversation import broken_rows
 from playhead.check.probes.asking import (
     ask,
     error_excerpt,
@@ -301,6 +302,11 @@ def judge_wire(target: Target) -> None:
                 "expected answers after notifications/initialized, got an error that the server is not"
                 " initialized; playhead then sent the notification `initialized`, which no specification has",
             )
+    with target.test("conversation", "every message of the server") as draft:
+        for row, message in broken_rows(target.observations):
+            draft.require(row, not message, message)
+        if not draft.checks:
+            draft.skipped("progress.shape", "the server sent nothing but answers")
     where = "lines on stdout" if target.is_process else "messages"
     hint = "; logs belong to stderr" if target.is_process else ""
     with target.test("connection", "messages other than answers") as draft:

@@ -9,6 +9,7 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from playhead.check.probes.asking import ask, block_findings, error_words, require_answered, summarize
 from playhead.check.probes.listing import check_items, may_have, probe_listing
+from playhead.check.probes.utilities import probe_completions, prompt_references
 from playhead.check.results import TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.content.block_types import Field
@@ -56,6 +57,7 @@ async def probe_prompts(target: Target) -> None:
         checks="prompts.list",
         optional=target.session.capabilities.prompts is None,
     )
+    await probe_completions(target, prompt_references(prompts))
     for prompt in prompts[:MOST_PROMPTS]:
         await _probe_prompt(target, prompt)
     if (more := len(prompts) - MOST_PROMPTS) > 0:

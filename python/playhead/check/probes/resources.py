@@ -16,9 +16,11 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from playhead._core import decode_base64
 from playhead.check.probes.asking import ask, block_findings, error_words, require_answered, summarize
+from playhead.check.probes.crashes import missing_outside, shows_crash
 from playhead.check.probes.listing import may_have, probe_listing
 from playhead.check.probes.media import judge_audio, judge_image, looks_like_audio
 from playhead.check.probes.reads import probe_ranges
+from playhead.check.probes.utilities import probe_completions, probe_subscriptions, template_references
 from playhead.check.results import TestDraft
 from playhead.check.target import Target
 from playhead.content.audio import split_mime
@@ -40,6 +42,7 @@ either."""
 VARIABLE_VALUE: Final = "1"
 """The value of a template's variables, which is valid as a number, a name or an index."""
 NEWEST: Final = "2026-07-28"
+_UNKNOWN: Final = re.compile(r"not found|no such|unknown|does not exist|doesn't exist", re.IGNORECASE)
 
 
 async def probe_resources(target: Target) -> None:
@@ -66,9 +69,17 @@ async def probe_resources(target: Target) -> None:
         checks="resources.templates",
         optional=True,
     )
+    target.templates = {
+        text: UriTemplate.parse(text).variable_names
+        for text in (template["uriTemplate"] for template in templates[:MOST_TEMPLATES])
+        if _URI_TEMPLATE.fullmatch(text) and _is_parsable(text)
+    }
+    await probe_completions(target, template_references(target))
+    if resources:
+        await probe_subscriptions(target, resources[0]["uri"])
     await _probe_listed(target, resources)
-    for template in templates[:MOST_TEMPLATES]:
-        await _probe_template(target, template["uriTemplate"])
+    for text, names in target.templates.items():
+        await _probe_template(target, text, names)
     if resources or templates:
         await _probe_unknown(target)
 
@@ -85,19 +96,51 @@ async def _probe_listed(target: Target, resources: Sequence[Mapping[str, Any]]) 
             await probe_ranges(target, resource, subject=subject)
 
 
-async def _probe_template(target: Target, text: str) -> None:
-    """Read a template with generated values. An error is a valid answer: the resource may not exist."""
+def _is_parsable(text: str) -> bool:
     try:
-        template = UriTemplate.parse(text)
+        UriTemplate.parse(text)
     except InvalidUriTemplate:
-        return  # it can't be expanded; the test of the listing judges its form
-    if any(set(template.variable_names) >= set(pair) for pair in RANGE_PAIRS):
+        return False  # it can't be expanded; the test of the listing judges its form
+    return True
+
+
+async def _probe_template(target: Target, text: str, names: Sequence[str]) -> None:
+    """Expand a template, and read it: with values that the server completes or names, else with generated
+    ones.
+
+    A value that the server completes exists. Another may not, so an error is then a valid answer, but not a
+    crash.
+    """
+    if any(set(names) >= set(pair) for pair in RANGE_PAIRS):
         return  # a template for ranges is probed with the links to its resource
-    uri = template.expand(dict.fromkeys(template.variable_names, VARIABLE_VALUE))
-    with target.test(f"template {text}", "generated values", method="resources/read") as draft:
+    offers = {name: target.mine.values_for(name) for name in names}
+    completed = {
+        name: [each for each in values if each.source.method == "completion/complete"]
+        for name, values in offers.items()
+    }
+    is_completed = bool(names) and all(completed.values())
+    title = (
+        "completed values" if is_completed else "mined values" if any(offers.values()) else "generated values"
+    )
+    values = {
+        name: str((completed[name] or offers[name])[0].value) if offers[name] else VARIABLE_VALUE
+        for name in names
+    }
+    uri = UriTemplate.parse(text).expand(values)
+    with target.test(f"template {text}", title, method="resources/read") as draft:
         answer = await ask(target, draft, {"uri": uri})
-        if require_answered(draft, "resources.read-answered", answer, target) and answer.result is not None:
+        if not require_answered(draft, "resources.read-answered", answer, target):
+            return
+        if answer.result is not None:
+            draft.passed("resources.template-read")
             _judge_shape(draft, answer.result, target.protocol_version)
+        elif answer.error is not None and (lack := missing_outside(answer.error.message)) is not None:
+            draft.undecided = f"the server lacks {lack}: {error_words(answer.error)}"
+        elif answer.error is not None and (
+            is_completed or answer.error.code == METHOD_NOT_FOUND or shows_crash(answer.error.message)
+        ):
+            why = f"expected the contents of {uri}, from a listed template with {title}; got "
+            draft.failed("resources.template-read", why + error_words(answer.error))
 
 
 async def _probe_unknown(target: Target) -> None:
@@ -187,13 +230,16 @@ async def probe_read(
         if not require_answered(draft, "resources.read-answered", answer, target):
             return False
         if answer.error is not None:
+            lack = missing_outside(answer.error.message)
             # -32602 means "not found" since 2026-07-28, but also that reading takes more than a URI.
-            if listed and answer.error.code in (METHOD_NOT_FOUND, RESOURCE_NOT_FOUND):
+            needs_more = answer.error.code == INVALID_PARAMS and not _UNKNOWN.search(answer.error.message)
+            if listed and lack is None and not needs_more:
                 draft.checks.clear()
                 why = f"expected the contents of a listed resource, got {error_words(answer.error)}"
                 draft.failed("resources.read-answered", why)
             else:
-                draft.undecided = f"could not be read: {error_words(answer.error)}"
+                why = f"the server lacks {lack}" if lack is not None else "could not be read"
+                draft.undecided = f"{why}: {error_words(answer.error)}"
         elif answer.result is not None and _judge_shape(draft, answer.result, target.protocol_version):
             contents: list[Mapping[str, Any]] = answer.result["contents"]
             _judge_uri(draft, contents, uri)

@@ -121,6 +121,12 @@ class ToolCalls:
         if case.kind != "invalid":
             self._count(case, answer)
 
+    async def judge_valid(self, case: Case, draft: TestDraft) -> RequestOutcome:
+        """Call with `case`, which is valid, and judge the answer in `draft`."""
+        answer = await self._judge(case, draft)
+        self._count(case, answer)
+        return answer
+
     def _test_of(self, case: Case) -> AbstractContextManager[TestDraft]:
         kind = "arguments that violate the schema" if case.kind == "invalid" else f"{case.kind} arguments"
         return self.test(f"{kind}: {case.title}", self.params(case.arguments))
@@ -145,7 +151,7 @@ class ToolCalls:
         if case.kind == "invalid" and draft.undecided is None:
             judge_invalid(draft, answer, case.arguments, title=case.title, certain=case.certain)
         elif draft.undecided is None:
-            judge_valid(draft, answer, case.arguments)
+            judge_valid(draft, answer, case.arguments, tool=self.tool.name)
         return answer
 
     async def _shrink(self, case: Case, draft: TestDraft) -> None:
@@ -218,7 +224,10 @@ class ToolCalls:
             return False
         text = error_text(answer.result, arguments)
         self.unmarked = self.unmarked or text
-        return text is None and not asks_for_input(answer.result)
+        is_success = text is None and not asks_for_input(answer.result)
+        if is_success:
+            self.target.succeeded.setdefault(self.tool.name, arguments)
+        return is_success
 
     def judge_marks(self) -> None:
         """Fail a tool if every answer reads like an error, but none is marked as one. Call it last."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from playhead.check.probes.asking import error_words, fault_of, summarize
+from playhead.check.probes.crashes import judge_error
 from playhead.check.probes.media import judge_image
 from playhead.check.results import TestDraft
 from playhead.check.target import RequestOutcome
@@ -193,14 +194,13 @@ def _is_error_object(text: str) -> bool:
     return is_error or bool(value.get("error"))
 
 
-def judge_valid(draft: TestDraft, answer: RequestOutcome, arguments: object) -> None:
-    """Judge the answer to valid generated arguments. A refusal proves nothing, but its code may be wrong."""
+def judge_valid(draft: TestDraft, answer: RequestOutcome, arguments: object, *, tool: str) -> None:
+    """Judge the answer to valid generated arguments. A refusal proves nothing, but a crash does."""
     if answer.error is not None:
         _judge_code(draft, answer.error, "a result, or an error about the tool or its arguments")
-        draft.undecided = f"the tool refused arguments that its schema allows: {error_words(answer.error)}"
+        judge_error(draft, answer.error, "", tool=tool, arguments=arguments)
     elif answer.result is not None and answer.result.get("isError") is True:
-        text = texts_of(answer.result)[:300] or "an error without text"
-        draft.undecided = f"the tool refused arguments that its schema allows: {text}"
+        judge_error(draft, None, texts_of(answer.result), tool=tool, arguments=arguments)
     elif answer.result is not None and (unmarked := error_text(answer.result, arguments)) is not None:
         draft.undecided = (
             f"a result without isError reads like an error; if it is one, set isError: {unmarked[:300]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -12,7 +13,8 @@ import trio
 
 from playhead.check.arguments.cases import Case
 from playhead.check.arguments.generate import arguments_for, distinct_arguments
-from playhead.check.probes.asking import STILL_RATE_LIMITED, excerpt, text_in
+from playhead.check.arguments.mine import normalized
+from playhead.check.probes.asking import excerpt, text_in
 from playhead.check.probes.media import judge_base64_audio, looks_like_audio
 from playhead.check.probes.resources import probe_link
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
@@ -28,7 +30,7 @@ async def probe_tool(target: Target, tool: types.Tool) -> None:
     if the options allow it, or if all tools have the protocol's default annotations, which say nothing; one
     that runs only as a task is not called.
     """
-    if (why := _skip_reason(target, tool)) is not None:
+    if (why := skip_reason(target, tool)) is not None:
         target.on_test(_skipped_test(tool, "all calls", why))
         return
     options = target.options
@@ -63,9 +65,46 @@ async def _call_all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:
         await calls.call_generated(left.pop(0))
 
 
-def _skip_reason(target: Target, tool: types.Tool) -> str | None:
+_MACHINE: Final = re.compile(
+    r"(?:^|_)(?:volume|brightness|shut_?down|power_?off|reboot|suspend|hibernate|log_?out|lock_?screen"
+    r"|wallpaper|wi_?fi|bluetooth|mouse|keyboard|kill_?process|format_?disk|uninstall|mute|unmute|microphone|firewall)"
+    r"(?:$|_)"
+)
+"""The words in the names of tools that change the machine on which their server runs."""
+_LOOKS: Final = frozenset(
+    [
+        "get",
+        "list",
+        "read",
+        "show",
+        "query",
+        "status",
+        "describe",
+        "check",
+        "find",
+        "search",
+        "info",
+        "is",
+    ]
+)
+
+
+def skip_reason(target: Target, tool: types.Tool) -> str | None:
+    """Return the reason for not calling a tool, if any."""
+    options = target.options
+    name = normalized(tool.name)
+    if (
+        not options.allow_destructive
+        and target.is_here
+        and (match := _MACHINE.search(name)) is not None
+        and not _LOOKS & set(name.split("_"))
+    ):
+        return (
+            f"the tool may change this machine ({match[0].strip('_')}), on which its server runs;"
+            " --allow-destructive calls it"
+        )
     destructive = tool.annotations is not None and tool.annotations.destructive_hint is True
-    if destructive and not (target.options.allow_destructive or has_default_hints(target.tools)):
+    if destructive and not (options.allow_destructive or has_default_hints(target.tools)):
         return "the tool is marked as destructive (destructiveHint); --allow-destructive calls it"
     if needs_task(tool.model_dump(by_alias=True)):
         return "the tool runs only as a task, which is not tested"
@@ -153,8 +192,7 @@ async def probe_concurrency(calls: ToolCalls) -> None:
         draft.latency_ms = (trio.current_time() - started) * 1000
         draft.output = excerpt([_answer_value(it) for it in answers])
         unanswered = [it for it in answers if it.failure is not None]
-        if any(it.rate_limited for it in answers):
-            draft.void = STILL_RATE_LIMITED
+        draft.void = next((it.void for it in answers if it.void is not None), None)
         if any(it.failure is not None for it in one_by_one):
             draft.skipped("tools.concurrent", "one of the calls was not answered alone either")
         elif unanswered:
@@ -227,8 +265,8 @@ _LONGEST_SECONDS: Final = 8.0
 async def probe_cancellation(calls: ToolCalls) -> None:
     """Cancel one call. Calls nothing if no call has succeeded.
 
-    The answer of a fast tool may cross the cancellation, so a late answer is judged for slow tools only. The
-    server has to survive in any case.
+    A result that arrives all the same is a remark, since the specification lets a server finish. The answer
+    of a fast tool may cross the cancellation. The server has to survive in any case.
     """
     if not calls.succeeded:
         return
@@ -242,30 +280,24 @@ async def probe_cancellation(calls: ToolCalls) -> None:
         with trio.move_on_after(seconds / 4) as scope:
             await calls.ask(call.case.arguments)
         if not scope.cancelled_caught:
-            draft.skipped("tools.cancelled", "the tool answered before the call could be cancelled")
-        elif is_slow:
-            await _judge_late(calls, draft, seconds)
-        else:
-            draft.skipped(
-                "tools.cancelled",
-                f"the tool answers in {call.latency_ms:.0f} ms: its answer may cross the cancellation",
-            )
-        if scope.cancelled_caught:
-            await _judge_alive(calls, draft, reconnects)
+            draft.skipped("tools.cancel-survives", "the tool answered before the call could be cancelled")
+            return
+        if is_slow:
+            await _note_late(calls, seconds)
+        await _judge_alive(calls, draft, reconnects)
 
 
-async def _judge_late(calls: ToolCalls, draft: TestDraft, seconds: float) -> None:
-    """Judge whether the result is sent despite the cancellation. A late *error* is allowed."""
+async def _note_late(calls: ToolCalls, seconds: float) -> None:
+    """Remark a result that is sent despite the cancellation."""
     session = calls.target.session
     await trio.sleep(seconds / 4)  # wait for answers that were sent before the cancellation arrived
     before = session.protocol_faults().late_results
     await trio.sleep(seconds)
-    draft.require(
-        "tools.cancelled",
-        session.protocol_faults().late_results == before,
-        f"expected no answer to a call that was cancelled after {seconds / 4:.2f} s, got its result more than"
-        f" {seconds / 4:.2f} s later; stop the work, and send nothing",
-    )
+    if session.protocol_faults().late_results != before:
+        calls.target.remarks.append(
+            f"the tool {calls.tool.name} does not stop when it is cancelled: a call that was cancelled after"
+            f" {seconds / 4:.2f} s sent its result more than {seconds / 4:.2f} s later"
+        )
 
 
 async def _judge_alive(calls: ToolCalls, draft: TestDraft, reconnects: int) -> None:
@@ -273,7 +305,7 @@ async def _judge_alive(calls: ToolCalls, draft: TestDraft, reconnects: int) -> N
     lost = calls.target.session.statistics().reconnects > reconnects
     draft.require(
         "tools.cancel-survives",
-        (answer.failure is None or answer.rate_limited) and not lost,
+        (answer.failure is None or answer.void is not None) and not lost,
         "expected the server to answer tools/list after a cancellation,"
         f" got: {answer.failure or 'the end of its connection'}",
     )

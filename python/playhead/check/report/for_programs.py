@@ -42,7 +42,9 @@ def to_json(report: Report) -> str:
         "passed": report.passed,
         "interrupted": report.interrupted,
         "timed_out": report.timed_out,
+        "coverage": report.coverage,
         "total_tools_discovered": len(report.tools),
+        "tools_answered": len(report.proven),
         "tests_conducted": len(report.tests),
         "successful_tests": report.count("success"),
         "failed_tests": report.count("failed"),
@@ -142,7 +144,9 @@ def to_junit(report: Report) -> str:
     root = ET.Element(
         "testsuites", name=_line(f"playhead check {server_words(report)}"), time=_seconds(report.seconds)
     )
-    is_untestable = report.mcp_service_status != "available" and report.count("failed") == 0
+    is_available = report.mcp_service_status == "available"
+    is_unproven = report.is_unproven and not report.allow_unproven
+    is_untestable = report.count("failed") == 0 and (is_unproven or not is_available)
     root.set("tests", str(len(report.tests) + is_untestable))
     root.set("failures", str(report.count("failed")))
     root.set("errors", str(int(is_untestable)))
@@ -152,8 +156,9 @@ def to_junit(report: Report) -> str:
             case = ET.SubElement(
                 suite, "testcase", name="the server can be tested", classname="server", time="0"
             )
-            reason = " ".join(report.remarks) or verdict_sentence(report)
-            ET.SubElement(case, "error", type=report.mcp_service_status, message=_line(reason))
+            reason = report.coverage if is_available else " ".join(report.remarks) or verdict_sentence(report)
+            kind = "unproven" if is_available else report.mcp_service_status
+            ET.SubElement(case, "error", type=kind, message=_line(reason))
     for subject, subject_rows in by_subject(all_rows).items():
         suite = _suite(root, report, subject, [row.test for row in subject_rows])
         for row in subject_rows:
@@ -174,6 +179,7 @@ def _suite(
     properties = ET.SubElement(suite, "properties")
     for name, value in (
         ("server", server_words(report)),
+        ("coverage", report.coverage),
         ("server_name", report.server_name),
         ("server_version", report.server_version),
         ("protocol_version", report.protocol_version),

@@ -89,6 +89,7 @@ def _left_out(count: int, noun: str) -> list[str]:
 def _facts(report: Report, all_rows: Sequence[Row]) -> list[str]:
     name = " ".join(text for text in (report.server_name, report.server_version) if text)
     facts = [
+        ("Coverage", report.coverage),
         ("Tests", ", ".join(f"{count:,} {outcome}" for outcome, count in counts(all_rows).items())),
         ("Server", _code(server_words(report), 2_000)),
         ("Calls itself", _code(name)),

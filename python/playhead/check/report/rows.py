@@ -137,6 +137,8 @@ def verdict_of(rows: Iterable[Row]) -> Outcome:
 def verdict_sentence(report: Report) -> str:
     """Summarize the report in one sentence."""
     tests = len(report.tests)
+    if report.is_unproven and not report.allow_unproven and not report.count("failed"):
+        return f"Nothing is proven: {report.coverage}."
     if report.mcp_service_status != "available":
         return "The server could not be used."
     accepted, undecided = report.count("accepted"), report.count("error")

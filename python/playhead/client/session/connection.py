@@ -47,6 +47,7 @@ from playhead.protocol.exchange import (
     Outgoing,
     Progressed,
     SignOfLife,
+    Witness,
 )
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
@@ -94,6 +95,7 @@ class Connection:
         on_notification: Callable[[str, Mapping[str, Any]], None] = lambda _method, _params: None,
         last_asked: Callable[[], float] = lambda: 0.0,
         replace: Callable[[Connection], Awaitable[Connection]] | None = None,
+        witness: Witness | None = None,
     ) -> None:
         """
         Args:
@@ -104,10 +106,15 @@ class Connection:
             last_asked: returns the last time at which a question to the user was open. The time before it
                 does not count as silence.
             replace: opens the session's next connection, while this one stays open.
+            witness: called with each message.
         """
         self.server = server
+<<<<<<< HEAD
         declared = client_capabilities(handlers or {}) if capabilities is None else capabilities
         self.exchange = Exchange(limits, declared)
+=======
+        self.exchange = Exchange(limits, client_capabilities(handlers or {}), witness=witness)
+>>>>>>> h30
         self.handshake: Mapping[str, Any] | None = None
         """The raw result of the handshake; None before it, or without one."""
         self._carrier = carrier

@@ -29,6 +29,7 @@ from playhead.errors import (
     WebSocketClosedError,
 )
 from playhead.limits import Limits
+from playhead.protocol.exchange import Witness
 from playhead.protocol.faults import ProtocolFaults
 
 
@@ -55,7 +56,11 @@ class Supervisor:
         restart: str,
         changes: ToolListChanges,
         elicitor: Elicitor | None = None,
+<<<<<<< HEAD
         backchannel: Backchannel | None = None,
+=======
+        new_witness: Callable[[], Witness] | None = None,
+>>>>>>> h30
     ) -> None:
         self._factory = factory
         self.nursery = nursery
@@ -65,7 +70,11 @@ class Supervisor:
         self._restart = restart
         self._changes = changes
         self._elicitor = elicitor
+<<<<<<< HEAD
         self._backchannel = backchannel
+=======
+        self._new_witness = new_witness
+>>>>>>> h30
         self._current: Connection | None = None
         self._opened: list[Connection] = []
         """The current connection, and retired ones that still have requests in flight."""
@@ -119,6 +128,7 @@ class Supervisor:
             on_notification=self._on_notification,
             last_asked=(lambda: 0.0) if asking is None else (lambda: asking.last_asked),
             replace=self.renew,
+            witness=None if self._new_witness is None else self._new_witness(),
         )
 
         async def run(*, task_status: trio.TaskStatus[Connection]) -> None:

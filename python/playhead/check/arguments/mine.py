@@ -1,0 +1,307 @@
+"""Values that a server has named: the ids, paths, URIs, names and cursors that other tools take. No I/O.
+
+A generated id refers to nothing, so most tools only refuse it. A `Mine` learns from listings, answers,
+completions and enums, and offers values for parameters whose names fit. It never learns a value that looks
+secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from playhead.check.arguments.cases import Case
+from playhead.check.arguments.generate import Validity
+from playhead.redaction import is_secret
+
+MOST_PER_NAME: Final = 20
+MOST_CASES: Final = 3
+"""Limits the mined cases per tool."""
+_VALUE_CHARS: Final = 300
+_TEXT_CHARS: Final = 20_000
+_MOST_VALUES: Final = 2_000
+"""Limits the values read from one answer."""
+_DEPTH: Final = 12
+_IN_TEXT: Final = re.compile(
+    r"""(?P<name>\b[A-Za-z_]{0,30}(?:id|path|uri|url|name|slug|cursor|file))["'`*]{0,3}\s{0,2}[:=]\s{0,2}["'`]?"""
+    r"""(?P<value>[^\s"'`,;(){}]{1,200})""",
+    re.IGNORECASE,
+)
+_FAMILIES: Final = (
+    frozenset(
+        {"path", "file", "filename", "file_name", "file_path", "filepath", "directory", "dir", "folder"}
+    ),
+    frozenset({"uri", "url", "href", "link"}),
+    frozenset({"cursor", "next_cursor", "page_token", "next_page_token"}),
+)
+"""Names that mean the same kind of value."""
+READS: Final = frozenset(
+    [
+        "get",
+        "read",
+        "fetch",
+        "load",
+        "show",
+        "describe",
+        "view",
+        "open",
+        "find",
+        "lookup",
+        "retrieve",
+    ]
+)
+WRITES: Final = frozenset(
+    [
+        "create",
+        "write",
+        "set",
+        "add",
+        "save",
+        "put",
+        "store",
+        "insert",
+        "append",
+        "update",
+        "record",
+        "remember",
+    ]
+)
+_CONTENTS: Final = frozenset(
+    [
+        "content",
+        "contents",
+        "text",
+        "body",
+        "value",
+        "data",
+        "note",
+        "message",
+        "description",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The place where a server named a value."""
+
+    method: str
+    params: Mapping[str, Any]
+    words: frozenset[str]
+    """The nouns of the tool and of the arrays around the value: `list_items` → item."""
+
+    def __str__(self) -> str:
+        return str(self.params.get("name") or self.method)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinedValue:
+    """A value for a parameter."""
+
+    value: str | int
+    source: Source
+    is_same: bool
+    """True if the name or the noun matches, so that the server should know the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinedCase:
+    """Arguments with mined values."""
+
+    case: Case
+    values: tuple[MinedValue, ...]
+
+
+@dataclass(slots=True)
+class Mine:
+    """The values that one server has named, by the names under which they appeared."""
+
+    _values: dict[str, dict[str | int, Source]] = field(default_factory=dict)
+
+    def learn(self, method: str, params: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        """Learn from the result of a request."""
+        source = Source(method=method, params=params, words=frozenset(words_of(str(params.get("name", "")))))
+        match method:
+            case "tools/call" if result.get("isError") is not True:
+                self._learn_result(result, source)
+            case "completion/complete":
+                argument, completion = params.get("argument"), result.get("completion")
+                values = completion.get("values") if isinstance(completion, dict) else None
+                for value in values if isinstance(values, list) else ():
+                    if isinstance(value, str):
+                        self._add(
+                            str(argument.get("name")) if isinstance(argument, dict) else "", value, source
+                        )
+            case "resources/list":
+                self._walk(result.get("resources"), "resources", source, 0)
+            case "tools/list":
+                tools = result.get("tools")
+                for tool in tools if isinstance(tools, list) else ():
+                    schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+                    properties = schema.get("properties") if isinstance(schema, dict) else None
+                    for name, inner in properties.items() if isinstance(properties, dict) else ():
+                        enum = inner.get("enum") if isinstance(inner, dict) else None
+                        for value in enum if isinstance(enum, list) else ():
+                            self._add(name, value, source)
+
+    def _learn_result(self, result: Mapping[str, Any], source: Source) -> None:
+        self._walk(result.get("structuredContent"), "", source, 0)
+        blocks = result.get("content")
+        for block in blocks if isinstance(blocks, list) else ():
+            if not isinstance(block, dict):
+                continue
+            if block.get("type") == "resource_link":
+                self._walk(block, "", source, 0)
+            if not isinstance(text := block.get("text"), str) or len(text) > _TEXT_CHARS:
+                continue
+            try:
+                self._walk(json.loads(text), "", source, 0)
+            except (ValueError, RecursionError):
+                for match in _IN_TEXT.finditer(text):
+                    self._add(match["name"], match["value"].rstrip("."), source)
+
+    def _walk(self, value: object, name: str, source: Source, depth: int) -> None:
+        if depth > _DEPTH:
+            return
+        if isinstance(value, dict):
+            inner = Source(
+                method=source.method, params=source.params, words=source.words | set(words_of(name))
+            )
+            for key, item in list(value.items())[:_MOST_VALUES]:
+                self._walk(item, str(key), inner, depth + 1)
+        elif isinstance(value, list):
+            for item in value[:_MOST_VALUES]:
+                self._walk(item, name, source, depth + 1)
+        else:
+            self._add(name, value, source)
+
+    def _add(self, name: str, value: object, source: Source) -> None:
+        if isinstance(value, bool) or not isinstance(value, str | int) or not name:
+            return
+        if isinstance(value, str) and (not value.strip() or len(value) > _VALUE_CHARS or "\n" in value):
+            return
+        if looks_secret(name, str(value)):
+            return
+        known = self._values.setdefault(normalized(name), {})
+        if len(known) < MOST_PER_NAME:
+            known.setdefault(value, source)
+
+    def values_for(self, name: str, tool: str = "") -> list[MinedValue]:
+        """Return values for the parameter `name` of `tool`, those of the same noun first."""
+        wanted = normalized(name)
+        nouns = set(words_of(tool)) - READS - WRITES
+        found: list[MinedValue] = []
+
+        def take(key: str, *, needs: set[str] | None = None, is_same: bool) -> None:
+            for value, source in self._values.get(key, {}).items():
+                if needs is None or needs & source.words:
+                    found.append(MinedValue(value=value, source=source, is_same=is_same))
+
+        head, _, last = wanted.rpartition("_")
+        own = {singular(head)} if head else nouns
+        if head or last not in ("id", "name", "uri", "path"):
+            take(wanted, is_same=True)
+        if last in ("id", "ids", "name", "uri", "path", "slug", "key"):
+            take(last.removesuffix("s"), needs=own, is_same=True)
+        elif not head:
+            for key in ("name", "id"):
+                take(key, needs={singular(wanted)}, is_same=True)
+        for family in _FAMILIES:
+            if wanted in family:
+                for key in sorted(family):
+                    take(key, is_same=False)
+        distinct: dict[str | int, MinedValue] = {}
+        for item in found:
+            distinct.setdefault(item.value, item)
+        return list(distinct.values())
+
+    def cases_for(self, tool: str, schema: object, base: Mapping[str, Any]) -> list[MinedCase]:
+        """Return cases with mined values in place of those of `base`, which are valid arguments."""
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        if not isinstance(properties, dict):
+            return []
+        validity = Validity(schema)
+        names = dict.fromkeys((*base, *(name for name in properties if normalized(name) == "cursor")))
+        offers = {
+            name: values for name in names if name in properties and (values := self.values_for(name, tool))
+        }
+        cases: list[MinedCase] = []
+        for index in range(MOST_CASES if offers else 0):
+            mined = {name: values[min(index, len(values) - 1)] for name, values in offers.items()}
+            usable = {
+                name: value
+                for name, value in mined.items()
+                if validity.allows({**base, name: value.value}) is True
+            }
+            arguments = {**base, **{name: value.value for name, value in usable.items()}}
+            if not usable or validity.allows(arguments) is not True:
+                continue
+            if any(arguments == known.case.arguments for known in cases):
+                continue
+            words = ", ".join(f"`{name}` from {value.source}" for name, value in usable.items())
+            case = Case(title=f"mined {words}"[:300], arguments=arguments, kind="valid")
+            cases.append(MinedCase(case=case, values=tuple(usable.values())))
+        return cases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBack:
+    """A tool that writes, and one that should read what it wrote."""
+
+    writer: str
+    reader: str
+    content: str
+    """The parameter of the writer that takes the content."""
+    keys: tuple[str, ...]
+    """The parameters of both that name the place."""
+
+
+def read_backs(tools: Mapping[str, object]) -> Iterator[ReadBack]:
+    """Yield the pairs of a writer and a reader of the same nouns. `tools` has the inputSchemas by name."""
+    for writer, schema in tools.items():
+        words = words_of(writer)
+        nouns = set(words) - WRITES
+        fields, required = _fields_of(schema)
+        content = next((name for name in required if normalized(name) in _CONTENTS), None)
+        if not set(words) & WRITES or content is None:
+            continue
+        for reader, other in tools.items():
+            keys = _fields_of(other)[1]
+            others = set(words_of(reader))
+            if (
+                others & READS
+                and others - READS == nouns
+                and keys
+                and set(keys) <= {*fields, "id"} - {content}
+            ):
+                yield ReadBack(writer=writer, reader=reader, content=content, keys=tuple(keys))
+                break
+
+
+def _fields_of(schema: object) -> tuple[Sequence[str], Sequence[str]]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    required = schema.get("required") if isinstance(schema, dict) else None
+    names = list(properties) if isinstance(properties, dict) else []
+    return names, [name for name in names if isinstance(required, list) and name in required]
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """True if a value may be a secret, by its name or because a part of it looks random. A UUID doesn't."""
+    return is_secret(name, "") or any(is_secret("", part) for part in re.split(r"[^A-Za-z0-9]+", value))
+
+
+def normalized(name: str) -> str:
+    """Write a name in one form: `itemId` and `item-id` are `item_id`."""
+    return re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
+
+
+def words_of(name: str) -> list[str]:
+    """Split a name into its words, in the singular."""
+    return [singular(word) for word in normalized(name).split("_") if word]
+
+
+def singular(word: str) -> str:
+    return f"{word[:-3]}y" if word.endswith("ies") else word[:-1] if re.search(r"[^s]s$", word) else word

@@ -48,7 +48,7 @@ class PlayerView:
             yield _cut(position, "")
         else:
             yield _bar(position, now.position_seconds, now.duration_seconds, clock(now.duration_seconds))
-        yield _cut(" · ".join(self._details()), "dim")
+        yield _parts(list(self._details()), options.max_width)
 
     def _details(self) -> Iterator[str]:
         now, stream, rate = self.now, self.stream, self.now.stream_bytes_per_second
@@ -94,7 +94,7 @@ class TransferView:
         details.append(f"{now.in_flight} in flight")
         if now.reads.cache_bytes:
             details.append(f"{human_bytes(now.reads.cache_bytes)} from the cache")
-        yield _cut(" · ".join(details), "dim")
+        yield _parts(details, options.max_width)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,6 +127,13 @@ def _bar(left: str, completed: float, total: float, right: str) -> Table:
     row.add_column(no_wrap=True)
     row.add_row(left, ProgressBar(total=total or 1.0, completed=completed), right)
     return row
+
+
+def _parts(parts: list[str], columns: int) -> Text:
+    """Join the first parts that fit: half a number would be another one."""
+    while len(parts) > 1 and len(" · ".join(parts)) > columns:
+        parts.pop()
+    return _cut(" · ".join(parts), "dim")
 
 
 def _cut(text: str, style: str) -> Text:

@@ -42,7 +42,8 @@ def drawn(view: PlayerView | TransferView | CallView, *, columns: int, lines: in
     ("columns", "details"),
     [
         (80, "playing · 10.4 s buffered · 128 kbit/s · volume 80"),
-        (40, "playing · 10.4 s buffered · 128 kbit/s …"),
+        (40, "playing · 10.4 s buffered · 128 kbit/s"),
+        (37, "playing · 10.4 s buffered"),
     ],
 )
 def test_title_position_bar_duration_and_buffers_fit(columns: int, details: str) -> None:

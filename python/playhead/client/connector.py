@@ -83,17 +83,11 @@ async def connect(
 
     `on_elicitation` is awaited with each question of the server to the user, one at a time. Without it (the
     default) the client does not declare elicitation. Its time does not count as silence, and its exceptions
-<<<<<<< HEAD
     are raised from the context. A `backchannel` takes its place in a program that passes all requests and
     notifications of the server on. `policy` classifies results; `trust_structured` in the servers file
     overrides the policy's. `cache` is a page cache, which sessions and processes may share (default: that of
-    the servers file, if any).
-=======
-    are raised from the context. `policy` classifies results; `trust_structured` in the servers file overrides
-    the policy's. `cache` is a page cache, which sessions and processes may share (default: that of the
-    servers file, if any). `new_witness` is called for each connection of the session; the callable that it
-    returns is called with each message of that connection, in both directions.
->>>>>>> h30
+    the servers file, if any). `new_witness` is called for each connection of the session; the callable that
+    it returns is called with each message of that connection, in both directions.
 
     Raises `ConfigError` for an invalid target, and `ConnectError` if no session could be opened (its cause is
     the reason; the message includes the end of the server's stderr). An error raised inside the context is
@@ -144,11 +138,8 @@ async def connect(
                 restart=settings.restart,
                 changes=changes,
                 elicitor=elicitor,
-<<<<<<< HEAD
                 backchannel=backchannel,
-=======
                 new_witness=new_witness,
->>>>>>> h30
             )
             connection = await supervisor.connect()
             session = Session(

@@ -109,12 +109,8 @@ class Connection:
             witness: called with each message.
         """
         self.server = server
-<<<<<<< HEAD
         declared = client_capabilities(handlers or {}) if capabilities is None else capabilities
-        self.exchange = Exchange(limits, declared)
-=======
-        self.exchange = Exchange(limits, client_capabilities(handlers or {}), witness=witness)
->>>>>>> h30
+        self.exchange = Exchange(limits, declared, witness=witness)
         self.handshake: Mapping[str, Any] | None = None
         """The raw result of the handshake; None before it, or without one."""
         self._carrier = carrier

@@ -56,11 +56,8 @@ class Supervisor:
         restart: str,
         changes: ToolListChanges,
         elicitor: Elicitor | None = None,
-<<<<<<< HEAD
         backchannel: Backchannel | None = None,
-=======
         new_witness: Callable[[], Witness] | None = None,
->>>>>>> h30
     ) -> None:
         self._factory = factory
         self.nursery = nursery
@@ -70,11 +67,8 @@ class Supervisor:
         self._restart = restart
         self._changes = changes
         self._elicitor = elicitor
-<<<<<<< HEAD
         self._backchannel = backchannel
-=======
         self._new_witness = new_witness
->>>>>>> h30
         self._current: Connection | None = None
         self._opened: list[Connection] = []
         """The current connection, and retired ones that still have requests in flight."""

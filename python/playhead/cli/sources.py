@@ -203,7 +203,8 @@ class Sources:
                 return Playlist(await self.web.read_playlist(answer), answer.media.uri)
         where = redacted_url(answer.media.uri)
         raise UnsupportedFormatError(
-            f"{where}: expected audio or a playlist, got {answer.got}; pass the URL of the audio itself"
+            f"{where}: expected audio or a playlist, got {answer.got}; check that the URL leads to the"
+            " audio itself"
         )
 
     async def _stdin(self) -> Opened:

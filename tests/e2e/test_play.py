@@ -136,6 +136,7 @@ def test_items_of_one_format_follow_without_a_gap(origin: Origin, tmp_path: Path
     ("path", "code", "message"),
     [
         ("/page", 1, "expected audio or a playlist, got a page of HTML (text/html)"),
+        ("/conversation.jsonl", 1, "expected audio or a playlist, got text (application/octet-stream)"),
         ("/none.mp3", 1, "expected audio or a playlist, got HTTP 404"),
         ("/none", 3, "expected audio, a playlist or an MCP server; a GET got HTTP 404; could not connect"),
     ],
@@ -147,18 +148,23 @@ def test_a_url_without_audio_is_an_error_that_says_what_was_tried(
     assert (done.code, message in " ".join(done.stderr.split())) == (code, True), done.stderr
 
 
-def test_an_item_that_fails_does_not_stop_the_others(origin: Origin) -> None:
-    done = playhead(
-        "play", f"{origin.url}/page", f"{origin.url}/none.mp3", DATA / "chord.wav", *QUIET, "--json"
-    )
+def test_an_item_that_fails_does_not_stop_the_others(origin: Origin, tmp_path: Path) -> None:
+    (tmp_path / "a.m3u").write_text(f"gone.mp3\n{DATA}/chord.wav\n")
+    missing = f"{origin.url}/none.mp3"
+    done = playhead("play", f"{origin.url}/page", missing, tmp_path / "a.m3u", *QUIET, "--json")
     assert done.code == 1
     assert [it["error"] and it["error"]["type"] for it in done.json["items"]] == [
         "UnsupportedFormatError",
         "HttpRefusedError",
+        "UsageError",
         None,
     ]
-    assert done.json["items"][2]["position_seconds"] == 2.0
+    assert done.json["items"][1]["error"]["message"].startswith(f"{missing} answered HTTP 404 ")
+    assert done.json["items"][3]["position_seconds"] == 2.0
     assert "got a page of HTML" in done.json["error"]["message"]
+    done = playhead("play", tmp_path / "a.m3u", *QUIET)
+    assert done.code == 1, "the command itself is right"
+    assert done.stderr.count("gone.mp3") == 1
 
 
 def test_a_web_server_that_is_down_is_named_with_what_to_check() -> None:

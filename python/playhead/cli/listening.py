@@ -19,7 +19,7 @@ from playhead.cli.player_keys import player_keys
 from playhead.cli.runner import Report, message_of
 from playhead.cli.terminal import Terminal, escape_line, first_line
 from playhead.cli.views import PlayerView
-from playhead.errors import SeekError
+from playhead.errors import PlaybackError, SeekError, UsageError
 from playhead.stream.source import Playable, PlayableWrapper, Reader
 
 if TYPE_CHECKING:
@@ -130,6 +130,10 @@ async def listen(
             with terminal.showing(partial(_view, player, watched)):
                 await _play_from(player, watched, settings.start_seconds)
                 await player.wait_finished()
+        except UsageError as error:
+            if len(media) == 1:
+                raise
+            raise PlaybackError(str(error)) from error  # a missing file in a playlist: the command is right
         finally:
             state = player.snapshot()
             if state.index is not None:

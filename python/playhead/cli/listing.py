@@ -64,23 +64,23 @@ async def _listed(
 
     Raises what listing raises if nothing can be listed; otherwise a list that fails is a warning.
     """
-    methods: Mapping[str, Callable[[], Awaitable[Sequence[BaseModel]]]] = {
-        "tools": session.list_tools,
-        "resources": session.list_resources,
-        "templates": session.list_resource_templates,
-        "prompts": session.list_prompts,
-    }
     offered = session.capabilities
-    capability = {"tools": offered.tools, "prompts": offered.prompts}
+    lists: Mapping[str, tuple[object, Callable[[], Awaitable[Sequence[BaseModel]]]]] = {
+        "tools": (offered.tools, session.list_tools),
+        "resources": (offered.resources, session.list_resources),
+        "templates": (offered.resources, session.list_resource_templates),
+        "prompts": (offered.prompts, session.list_prompts),
+    }
     report |= {"server": session.server_name, "protocol_version": session.protocol_version}
     found: dict[str, list[dict[str, Any]]] = {}
     failures: list[RemoteError] = []
     for name in names:
-        if capability.get(name, offered.resources) is None:
+        capability, read = lists[name]
+        if capability is None:
             continue
         try:
             with terminal.doing(f"listing {name}"):
-                items = await methods[name]()
+                items = await read()
         except RemoteError as error:
             failures.append(error)
             terminal.warn(f"{name}: {error}")

@@ -19,7 +19,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -97,22 +97,15 @@ class _Failed:
         yield
 
 
+@dataclass
 class Sources:
     """Finds the media of `words` and of their playlists, which can be opened until `aclose`."""
 
-    def __init__(
-        self,
-        words: Sequence[str],
-        terminal: Terminal,
-        limits: Limits,
-        *,
-        allow_origins: Sequence[str] | None = None,
-    ) -> None:
-        self._words = words
-        self._allow_origins = allow_origins or ()
-        self._terminal = terminal
-        self._limits = limits
-        self._asking = trio.CapacityLimiter(ASKED_AT_ONCE)
+    words: Sequence[str]
+    terminal: Terminal
+    limits: Limits
+    allow_origins: Sequence[str] | None = None
+    _asking: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(ASKED_AT_ONCE))
 
     @cached_property
     def web(self) -> Web:
@@ -121,9 +114,9 @@ class Sources:
         from playhead.client.web import Web, origin_of
         from playhead.net_guard import parse_origins
 
-        origins = {origin_of(word) for word in self._words if WEB_URL.match(word)}
-        origins |= parse_origins(self._allow_origins)
-        return Web(allow_origins=origins, limits=self._limits)
+        origins = {origin_of(word) for word in self.words if WEB_URL.match(word)}
+        origins |= parse_origins(self.allow_origins or ())
+        return Web(allow_origins=origins, limits=self.limits)
 
     async def aclose(self) -> None:
         if "web" in vars(self):
@@ -135,7 +128,7 @@ class Sources:
         Raises `UsageError` for a file that cannot be read, a directory without audio, and a stdin that is a
         terminal or named twice.
         """
-        words = self._words
+        words = self.words
         if words.count(STDIN) > 1:
             raise UsageError("-: expected stdin once, got it twice")
         media: list[Sequence[Playable]] = [[] for _ in words]
@@ -162,7 +155,7 @@ class Sources:
     async def _media_of(self, opened: Opened) -> Sequence[Playable]:
         if not isinstance(opened, Playlist):
             return opened
-        return await playlist_items(opened, self._entry, _failed_entry, limits=self._limits)
+        return await playlist_items(opened, self._entry, _failed_entry, limits=self.limits)
 
     async def _opened(self, word: str) -> Opened:
         from playhead.playback import FileMedia
@@ -173,7 +166,7 @@ class Sources:
         if WEB_URL.match(word):
             return [self.web.media(word)] if is_audio(None, word) else await self._asked(word)
         if not await trio.Path(word).is_dir():
-            return await _file(word, self._limits)
+            return await _file(word, self.limits)
         if files := await trio.to_thread.run_sync(audio_files, Path(word)):
             return [FileMedia(file) for file in files]
         raise UsageError(f"{word}: expected a directory with audio files, got none")
@@ -181,7 +174,7 @@ class Sources:
     async def _entry(self, entry: PlaylistEntry) -> Opened:
         address, title = entry.address, entry.title
         if not WEB_URL.match(address):
-            return await _file(local_path(address), self._limits, title=title)
+            return await _file(local_path(address), self.limits, title=title)
         if is_playlist(None, address):
             return await self._asked(address, title=title)
         return [self.web.media(address, title=title)]
@@ -203,7 +196,8 @@ class Sources:
                 return Playlist(await self.web.read_playlist(answer), answer.media.uri)
         where = redacted_url(answer.media.uri)
         raise UnsupportedFormatError(
-            f"{where}: expected audio or a playlist, got {answer.got}; pass the URL of the audio itself"
+            f"{where}: expected audio or a playlist, got {answer.got}; check that the URL leads to the"
+            " audio itself"
         )
 
     async def _stdin(self) -> Opened:
@@ -213,12 +207,12 @@ class Sources:
         fd = sys.stdin.fileno()
         if os.isatty(fd):
             raise UsageError("-: expected audio or a playlist on stdin, got a terminal; pipe it")
-        with self._terminal.doing("waiting for stdin"):
+        with self.terminal.doing("waiting for stdin"):
             head = await _read_soon(fd, SNIFF_BYTES)
             if not head:
                 raise UsageError("-: expected audio or a playlist on stdin, got no data")
             if sniff(head) is AudioFormat.TEXT:
-                while len(head) <= self._limits.playlist_bytes and (more := await _read_soon(fd, 1 << 16)):
+                while len(head) <= self.limits.playlist_bytes and (more := await _read_soon(fd, 1 << 16)):
                     head += more
                 return Playlist(head, str(Path.cwd() / "stdin"), is_local=True)
         if stat.S_ISREG(os.fstat(fd).st_mode):

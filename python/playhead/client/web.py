@@ -87,9 +87,12 @@ class Web:
             return WebAnswer(kind=kind, got=f"HTTP {error.status}", media=self.media(url))
         kind, got = WebKind.SERVER, split_mime(body.mime_type or "")[0] or "no content type"
         if got not in _SERVER_TYPES:  # an event stream may send nothing for hours
-            kind = kind_of(url, got, await body.peek(SNIFF_BYTES))
-        if got in _HTML_TYPES:
-            got = f"a page of HTML ({got})"
+            head = await body.peek(SNIFF_BYTES)
+            kind = kind_of(url, got, head)
+            if got in _HTML_TYPES:
+                got = f"a page of HTML ({got})"
+            elif kind is WebKind.OTHER and sniff(head) is AudioFormat.TEXT:
+                got = f"text ({got})"
         media = self.media(url, mime_type=body.mime_type)
         if kind in (WebKind.AUDIO, WebKind.PLAYLIST):
             self._begun[url] = reader

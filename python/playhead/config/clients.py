@@ -86,7 +86,7 @@ class UnreadableFile:
 
     client: str
     path: str
-    """The path as in `CLIENT_FILES`."""
+    """The path, with `~` for the home directory."""
     reason: str
 
 
@@ -99,21 +99,23 @@ def client_servers(
         root, _, rest = path.partition("/")
         if root not in roots:
             continue
+        place, home = roots[root] / rest, roots["~"]
+        shown = f"~/{place.relative_to(home)}" if place.is_relative_to(home) else str(place)
         try:
-            with (roots[root] / rest).open("rb") as file:
-                values = _parsed(file.read(MAX_FILE_BYTES), Path(rest).suffix)
+            with place.open("rb") as file:
+                values = _parsed(file.read(MAX_FILE_BYTES), place.suffix)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except ImportError:
             reason = "YAML needs PyYAML, which is not installed (pip install pyyaml)"
-            yield UnreadableFile(client=client, path=path, reason=reason)
+            yield UnreadableFile(client=client, path=shown, reason=reason)
         except OSError as error:
-            yield UnreadableFile(client=client, path=path, reason=error.strerror or str(error))
+            yield UnreadableFile(client=client, path=shown, reason=error.strerror or str(error))
         except (ValueError, RecursionError):
-            yield UnreadableFile(client=client, path=path, reason=f"invalid {Path(rest).suffix[1:].upper()}")
+            yield UnreadableFile(client=client, path=shown, reason=f"invalid {place.suffix[1:].upper()}")
         else:
-            for place in key.split("|"):
-                for name, entry in _entries(values, place.split(".")):
+            for keys in key.split("|"):
+                for name, entry in _entries(values, keys.split(".")):
                     yield _server(client, str(name), entry if isinstance(entry, Mapping) else {})
 
 

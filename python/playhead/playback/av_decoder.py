@@ -203,7 +203,10 @@ class _DecodeErrors:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, _BYTE_ERRORS):
-            raise DecodeError(f"the {self._name} decoder failed ({error}): the bytes are damaged") from error
+            reason = getattr(error, "strerror", None) or error
+            raise DecodeError(
+                f"the {self._name} decoder failed ({reason}): the bytes are damaged or cut off"
+            ) from error
 
 
 def _open(source: DecoderSource, audio_format: AudioFormat) -> _Packets:

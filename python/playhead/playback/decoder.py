@@ -236,7 +236,7 @@ class MiniaudioDecoder:
             if source.broken is not None:
                 raise source.broken
             raise UnsupportedFormatError(
-                f"expected {self._name}, as the first bytes say, got a stream that miniaudio cannot open "
+                f"expected {self._name}, as its bytes or name say, got a stream that miniaudio cannot open "
                 f"(result {result}): it is damaged, cut off, or in another format"
             )
         try:

@@ -8,7 +8,7 @@ import select
 import stat
 import threading
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 class FileMedia:
     """A regular file, identified by its first bytes, then by its name."""
 
+    mime_type = None
+    size_bytes = None
+
     def __init__(self, path: str | PathLike[str], *, title: str = "") -> None:
         self.path = Path(path)
         self._title = title
@@ -37,29 +40,14 @@ class FileMedia:
         return self._title or self.path.stem
 
     @property
-    def mime_type(self) -> str | None:
-        return None
-
-    @property
     def uri(self) -> str | None:
         return self.path.absolute().as_uri()
 
-    @property
-    def size_bytes(self) -> int | None:
-        return None
-
-    def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[Reader]:
+    @asynccontextmanager
+    async def open(self, options: StreamOptions | None = None) -> AsyncIterator[Reader]:
         """Raises `UsageError` if the file is missing, cannot be read, or is not a regular file."""
-        return _open_file(self.path)
-
-
-@asynccontextmanager
-async def _open_file(path: Path) -> AsyncIterator[Reader]:
-    reader = await trio.to_thread.run_sync(_FileReader, path)
-    try:
-        yield reader
-    finally:
-        reader.close()
+        with closing(await trio.to_thread.run_sync(_FileReader, self.path)) as reader:
+            yield reader
 
 
 class _FileReader(Reader):
@@ -128,11 +116,8 @@ class PipeMedia:
     async def open(self, options: StreamOptions | None = None) -> AsyncIterator[Reader]:
         """Open a reader of the bytes that earlier readers have left."""
         head, self._head = self._head, b""
-        reader = _PipeReader(self._fd, head)
-        try:
+        with closing(_PipeReader(self._fd, head)) as reader:
             yield reader
-        finally:
-            reader.close()
 
 
 class _PipeReader(Reader):

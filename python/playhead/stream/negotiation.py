@@ -194,6 +194,8 @@ class FormNegotiation:
 
     def _all_refused(self) -> PlayheadError:
         errors = [refusal.error for _, refusal in self._refusals if refusal.error is not None]
+        if isinstance(errors[-1], HttpRefusedError) and str(errors[-1]).startswith(self.server_name):
+            return errors[-1]  # of a URL without a server, which is read in one form: it says all
         # Unless another form is forced, the last one is `whole`, which requests the resource's own URI.
         is_missing = says_not_found(errors[-1])
         problem = "has no such resource" if is_missing else "refused every form of a ranged read"

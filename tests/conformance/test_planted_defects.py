@@ -49,8 +49,8 @@ def reports() -> dict[str, Report]:
     """The report on every planted server, made side by side.
 
     A check that found something else than was planted runs again by itself: latency and timeouts are part of
-    what is checked, and a dozen checks on two cores can slow a server down. A real false alarm is found again,
-    and a real miss is missed again.
+    what is checked, and a dozen checks on two cores can slow a server down. A real false alarm or miss is one
+    again.
     """
     found: dict[str, Report] = {}
 

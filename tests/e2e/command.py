@@ -6,6 +6,7 @@ is run as a process once or twice and otherwise by `playhead`. What needs a term
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -32,6 +33,7 @@ REPOSITORY = Path(__file__).parents[2]
 PLAYHEAD = (sys.executable, "-m", "playhead")
 AUDIO_SERVER = shlex.join([*PLAYHEAD, "serve", "audio", "--mixer", "memory"])
 _HOME = tempfile.TemporaryDirectory(prefix="playhead-home-")
+atexit.register(_HOME.cleanup)
 HANG_SECONDS = 60
 """No command here takes long; one that does hangs, and the test says so."""
 

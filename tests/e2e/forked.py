@@ -7,6 +7,7 @@ which ends with it.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import importlib
@@ -120,6 +121,8 @@ def _parent() -> tuple[socket.socket, subprocess.Popen[bytes]]:
             cwd=REPOSITORY,
             start_new_session=True,
         )
+    atexit.register(process.wait)
+    atexit.register(ours.close)  # first: the handlers run in reversed order
     return ours, process
 
 

@@ -48,8 +48,8 @@ LAST_SECONDS = 1.0
 """Limits the time for LiveKit to take the last frame. It holds 0.4 s."""
 BLOCK_MS = 100
 SILENCE_SECONDS = 0.15
-"""The wait before a block of silence takes the place of a frame, in a pause or an underrun. LiveKit warns after 0.2
-s."""
+"""The wait before a block of silence takes the place of a frame, in a pause or an underrun. LiveKit warns
+after 0.2 s."""
 
 
 class LiveKitSink(FramesSink):

@@ -2,10 +2,9 @@
 
     python -m benches.cluster_fleet [--players 64] [--songs 10] [--seconds 40]
 
-Runs real `redis-server` or `valkey-server` processes on loopback. One case has three masters with a replica
-each, the other three masters alone. In both one master is killed; in the first a slot is moved before. Prints
-one line of JSON per case: what the players heard (underruns, songs that differ from their files), and the bytes
-that they read from the server, as a multiple of the songs.
+Runs real `redis-server` or `valkey-server` processes on loopback: first three masters with a replica each,
+where a slot is moved and a master is killed, then three masters alone, of which one is killed. Prints one
+line of JSON per case, with underruns, songs that differ from their files, and the bytes that the server sent.
 """
 
 from __future__ import annotations

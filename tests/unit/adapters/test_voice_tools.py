@@ -1,4 +1,4 @@
-"""What a voice stack's model gets of a hub and a player: tools, texts, silence, and what was heard."""
+"""The half of a voice stack that the model uses: tools, answers, silence, and notes of what was heard."""
 
 from __future__ import annotations
 

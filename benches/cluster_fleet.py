@@ -65,7 +65,7 @@ def stored(cluster: Cluster) -> Counter[int]:
 
 def make_trouble(cluster: Cluster, least_keys: int) -> dict[str, Any]:
     """Once `least_keys` are stored, move the slot with the most keys, if there are replicas, and kill the
-    master with the most songs."""
+    master with the most slots in use."""
     wait_for(lambda: stored(cluster).total() >= least_keys)
     report: dict[str, Any] = {}
     slots = stored(cluster)
@@ -76,10 +76,10 @@ def make_trouble(cluster: Cluster, least_keys: int) -> dict[str, Any]:
         cluster.move(slot, target)
         report["moved_keys"] = slots[slot]
     owners = Counter(cluster.masters.index(cluster.master_of(slot)) for slot in slots)
-    index, lost_songs = owners.most_common(1)[0]
+    index, lost_slots = owners.most_common(1)[0]
     lost = cluster.masters[index]
     lost.kill()
-    report["songs_of_the_lost_master"] = lost_songs
+    report["slots_of_the_lost_master"] = lost_slots
     if cluster.replicas:
         replica, began = cluster.replicas[index], time.monotonic()
         wait_for(lambda: replica.client.info("replication")["role"] == "master")

@@ -1,4 +1,4 @@
-"""The examples for pipecat and LiveKit: conversations with a scripted model, with the tests' peers."""
+"""The example for pipecat: a conversation with a scripted model, and a scripted transport for a loudspeaker."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import os
 import re
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from runpy import run_path
 
 import pytest
-
-from tests.under_asyncio import under_asyncio
 
 pytest.importorskip("pipecat", reason="needs `make extra NAME=adapters`")
 
@@ -22,18 +19,10 @@ from pipecat.pipeline.worker import PipelineWorker
 from pipecat.processors.aggregators.llm_context import LLMContext
 
 from playhead.adapters.pipecat import PlayheadMixer
-from tests.adapters.test_livekit import Background
 from tests.adapters.test_pipecat import ScriptedOutput
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVER = f"{os.environ.get('PLAYHEAD_PYTHON', sys.executable)} -m playhead serve audio --mixer memory"
-
-
-async def cancelled(task: asyncio.Task[None]) -> None:
-    """Cancel the program as Ctrl-C does, and wait until it has ended."""
-    task.cancel()
-    with suppress(asyncio.CancelledError):  # pipecat's runner ends without one
-        await task
 
 
 def test_the_pipecat_example_is_a_conversation() -> None:
@@ -75,15 +64,3 @@ def test_the_pipecat_example_is_a_conversation() -> None:
     asyncio.run(example["main"](make_output, converse))
     print("last music after the barge-in, s:", [round(each, 3) for each in silences])
     assert silences[0] < 0.1
-
-
-@under_asyncio
-async def test_the_livekit_example_plays() -> None:
-    example = run_path(str(EXAMPLES / "livekit_music.py"))
-    example["play"].__globals__["SERVER"] = SERVER
-    background = Background()
-    await background.start(room=None)
-    running = asyncio.create_task(example["play"](background))
-    await background.wait_for_blocks(3, music=True)
-    await cancelled(running)
-    await background.aclose()

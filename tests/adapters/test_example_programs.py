@@ -1,4 +1,4 @@
-"""The example for pipecat: a conversation with a scripted model, and a scripted transport for a loudspeaker."""
+"""The example for pipecat: a conversation with a scripted model and a scripted transport."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""Sinks for voice stacks. Each module imports the package of its stack, if it needs one, when imported."""
+"""Sinks and tools for voice stacks. Each module imports the package of its stack, if it needs one, when
+imported."""

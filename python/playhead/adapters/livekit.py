@@ -1,20 +1,24 @@
-"""LiveKit: play through an agent's `BackgroundAudioPlayer`.
+"""LiveKit: play through an agent's `BackgroundAudioPlayer`, and give the agent's model its tools.
 
 background = BackgroundAudioPlayer()
 await background.start(room=ctx.room, agent_session=session)
 async with playhead.asyncio_portal() as portal:
     player = await portal.enter(Player(LiveKitSink(background, portal)))
+    hub = await portal.enter(open_hub(servers))
+    await register_tools(agent, hub, player, session=session, portal=portal)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from concurrent import futures
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import trio
 
+from playhead.adapters.voice_tools import OnInterruption, VoiceTool, VoiceTools
 from playhead.errors import ClosedError, UsageError
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.sinks.frames import AudioFrame, ClearFrames, FrameEvent, FramesSink
@@ -22,22 +26,30 @@ from playhead.portals import AsyncioPortal
 
 try:
     from livekit import rtc
-    from livekit.agents import BackgroundAudioPlayer, PlayHandle
+    from livekit.agents import Agent, AgentSession, BackgroundAudioPlayer, PlayHandle
+    from livekit.agents.llm import RawFunctionTool, Tool, ToolError, ToolResult, function_tool
+    from livekit.agents.voice import UserStateChangedEvent
 except ImportError as error:
     raise ImportError(
         "playhead.adapters.livekit needs LiveKit's agents: pip install 'livekit-agents>=1.8'"
     ) from error
 
+if TYPE_CHECKING:
+    from playhead.client.hub import Hub
+    from playhead.playback import Player
+
 RATE_HZ = 48_000
-FRAME_MS = 100
-"""The length of a frame. LiveKit mixes blocks of 100 ms at 48 kHz in mono, and converts nothing. Two blocks
-ahead are a cushion for its mixer, and half of what it can hold; that much is still heard after a stop or a
-seek."""
+FRAME_MS = 50
+LEAD_MS = 150
+"""The lengths of a frame, and of the audio ahead of the playhead. LiveKit mixes blocks of 100 ms at 48 kHz in
+mono, and converts nothing. A block and a half ahead is a cushion of half a block for its mixer; that much is
+still heard after a stop or a seek, and with two blocks a listener heard up to 0.32 s."""
 LAST_SECONDS = 1.0
 """Limits the time for LiveKit to take the last frame. It holds 0.4 s."""
+BLOCK_MS = 100
 SILENCE_SECONDS = 0.15
-"""The wait before silence takes the place of a frame, in a pause or an underrun. LiveKit warns after 0.2
-s."""
+"""The wait before a block of silence takes the place of a frame, in a pause or an underrun. LiveKit warns
+after 0.2 s."""
 
 
 class LiveKitSink(FramesSink):
@@ -46,11 +58,11 @@ class LiveKitSink(FramesSink):
     Each queue is one `BackgroundAudioPlayer.play`. Before its `start` an item fails with `UsageError`.
     """
 
-    output_latency_seconds = 0.2
+    output_latency_seconds = LEAD_MS / 1000
     """The audio that LiveKit's mixer holds."""
 
     def __init__(self, background: BackgroundAudioPlayer, portal: AsyncioPortal) -> None:
-        super().__init__(self._deliver_event, frame_ms=FRAME_MS, rate_hz=RATE_HZ, channels=1)
+        super().__init__(self._deliver_event, frame_ms=FRAME_MS, lead_ms=LEAD_MS, rate_hz=RATE_HZ, channels=1)
         self._background = background
         self._portal = portal
         self._loop = asyncio.get_running_loop()
@@ -95,16 +107,87 @@ class LiveKitSink(FramesSink):
     async def _frames(self, receive: trio.MemoryReceiveChannel[AudioFrame]) -> AsyncIterator[rtc.AudioFrame]:
         """Yield the frames of one queue, under asyncio."""
         items = self._portal.iterate(receive)
-        samples = RATE_HZ * FRAME_MS // 1000
         try:
             while True:
-                data = bytes(2 * samples)
+                data = bytes(2 * RATE_HZ * BLOCK_MS // 1000)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(SILENCE_SECONDS):
                         data = (await anext(items)).data
-                yield rtc.AudioFrame(data, RATE_HZ, 1, samples)
+                yield rtc.AudioFrame(data, RATE_HZ, 1, len(data) // 2)
         except (StopAsyncIteration, ClosedError):
             return  # the queue is over, or the portal was left
         finally:
             self._soon(self._ended)
             await items.aclose()
+
+
+async def register_tools(
+    agent: Agent,
+    hub: Hub,
+    player: Player,
+    *,
+    session: AgentSession[Any],
+    portal: AsyncioPortal,
+    on_interruption: OnInterruption = "stop",
+) -> None:
+    """Give `agent` the tools of the servers of `hub`, and those of `player`.
+
+    Servers that were not connected are connected, and listed; call it again after their tools have changed.
+    Raises `ConnectError` if no server is connected.
+    The agent's other tools stay. The text of a result goes to the model, which answers it unless the listener
+    hears the effect; its media is played in place of what plays.
+
+    When the user begins to speak in `session`, the music is stopped, or ducked until the user has spoken, as
+    `on_interruption` says, and the agent's context is told how much of it was heard.
+    """
+    voice = VoiceTools(hub, player, on_interruption=on_interruption)
+    offered = await portal.call(voice.connect)
+    tools: dict[str, Tool] = {tool.name: _raw_tool(tool, voice, portal) for tool in offered}
+    others = [tool for tool in agent.tools if tool.id not in tools]
+    await agent.update_tools([*others, *tools.values()])
+    listening = _Listening(agent, voice, portal)
+    session.on("user_state_changed", listening.note)
+
+
+def _raw_tool(tool: VoiceTool, voice: VoiceTools, portal: AsyncioPortal) -> RawFunctionTool[Any, Any]:
+    async def call(raw_arguments: dict[str, Any]) -> ToolResult:
+        answer = await portal.call(voice.call, tool.name, raw_arguments)
+        if answer.is_error:
+            raise ToolError(answer.text)
+        return ToolResult(answer.text, reply_required=answer.needs_reply)
+
+    schema = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return function_tool(call, raw_schema=schema)
+
+
+class _Listening:
+    """Follows the user's speech in a session."""
+
+    def __init__(self, agent: Agent, voice: VoiceTools, portal: AsyncioPortal) -> None:
+        self._agent = agent
+        self._voice = voice
+        self._portal = portal
+        self._tasks = set[asyncio.Task[None]]()
+
+    def note(self, event: UserStateChangedEvent) -> None:
+        if event.new_state == "speaking":
+            self._start(self._interrupt())
+        elif event.old_state == "speaking":
+            self._start(self._listened())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)  # asyncio itself has only a weak reference
+        task.add_done_callback(self._tasks.discard)
+
+    async def _interrupt(self) -> None:
+        with suppress(ClosedError):  # the portal was left
+            note = await self._portal.call(self._voice.interrupt)
+            if note is not None:
+                context = self._agent.chat_ctx.copy()
+                context.add_message(role="user", content=note)
+                await self._agent.update_chat_ctx(context)
+
+    async def _listened(self) -> None:
+        with suppress(ClosedError):
+            await self._portal.call(self._voice.listened)

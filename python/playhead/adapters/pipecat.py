@@ -1,9 +1,13 @@
-"""pipecat: mix music into an output transport, and stop it when the user interrupts.
+"""pipecat: mix music into an output transport, stop it when the user interrupts, give the model its tools.
 
 mixer = PlayheadMixer()  # TransportParams(audio_out_mixer=mixer)
 async with playhead.asyncio_portal() as portal:
     player = await portal.enter(Player(mixer))
-    pipeline = Pipeline([..., StopOnInterruption(portal, player), transport.output()])
+    hub = await portal.enter(open_hub(servers))
+    interruption = await register_tools(llm, hub, player, context=context, portal=portal)
+    pipeline = Pipeline([..., llm, ..., interruption, transport.output(), ...])
+
+Without a model, `StopOnInterruption(portal, player)` takes the place of `interruption`.
 """
 
 from __future__ import annotations
@@ -11,9 +15,11 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import trio
 
+from playhead.adapters.voice_tools import OnInterruption, VoiceTool, VoiceTools
 from playhead.errors import UsageError
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.player import Player
@@ -23,10 +29,22 @@ from playhead.portals import AsyncioPortal
 try:
     import numpy as np
     from pipecat.audio.mixers.base_audio_mixer import BaseAudioMixer
-    from pipecat.frames.frames import Frame, InterruptionFrame, MixerControlFrame, MixerEnableFrame
+    from pipecat.frames.frames import (
+        Frame,
+        FunctionCallResultProperties,
+        InterruptionFrame,
+        MixerControlFrame,
+        MixerEnableFrame,
+        UserStoppedSpeakingFrame,
+    )
+    from pipecat.processors.aggregators.llm_context import FunctionSchema, LLMContext, ToolsSchema
     from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+    from pipecat.services.llm_service import FunctionCallParams, LLMService
 except ImportError as error:
     raise ImportError("playhead.adapters.pipecat needs pipecat: pip install 'pipecat-ai>=1.7'") from error
+
+if TYPE_CHECKING:
+    from playhead.client.hub import Hub
 
 MOST_WAITING_FRAMES = 4
 """Limits the waiting frames: two that the sink has ahead, and as many again for a transport that takes audio
@@ -113,3 +131,78 @@ class StopOnInterruption(FrameProcessor):  # type: ignore[misc]
         await self.push_frame(frame, direction)
         if isinstance(frame, InterruptionFrame):
             await self._portal.call(self._player.stop)
+
+
+async def register_tools(
+    llm: LLMService,
+    hub: Hub,
+    player: Player,
+    *,
+    context: LLMContext,
+    portal: AsyncioPortal,
+    on_interruption: OnInterruption = "stop",
+) -> Interruption:
+    """Give `llm` and its `context` the tools of the servers of `hub`, and those of `player`.
+
+    Servers that were not connected are connected, and listed; call it again after their tools have changed.
+    Raises `ConnectError` if no server is connected.
+    The context's other tools stay. The text of a result goes to the model, which answers it unless the
+    listener hears the effect; its media is played in place of what plays. An interruption cancels a call.
+
+    Put the returned processor before the output transport: `on_interruption` stops the music when the user
+    speaks, or ducks it until the user has spoken, and the context is told how much of it was heard.
+    """
+    voice = VoiceTools(hub, player, on_interruption=on_interruption)
+    tools = await portal.call(voice.connect)
+
+    async def call(params: FunctionCallParams) -> None:
+        answer = await portal.call(voice.call, params.function_name, dict(params.arguments))
+        properties = FunctionCallResultProperties(run_llm=None if answer.needs_reply else False)
+        await params.result_callback(answer.text, properties=properties)
+
+    for tool in tools:
+        llm.register_function(tool.name, call)
+    names = {tool.name for tool in tools}
+    others, custom = [], None
+    if isinstance(context.tools, ToolsSchema):
+        others = [tool for tool in context.tools.standard_tools if tool.name not in names]
+        custom = context.tools.custom_tools
+    context.set_tools(ToolsSchema([*others, *map(_Schema, tools)], custom))
+    return Interruption(portal, voice, context)
+
+
+class _Schema(FunctionSchema):  # type: ignore[misc]
+    """A tool with its whole schema, of which pipecat's has the properties only."""
+
+    def __init__(self, tool: VoiceTool) -> None:
+        super().__init__(
+            tool.name,
+            tool.description,
+            dict(tool.parameters.get("properties", {})),
+            list(tool.parameters.get("required", ())),
+        )
+        self._parameters = {"type": "object", "properties": {}} | dict(tool.parameters)
+
+    def to_default_dict(self) -> dict[str, Any]:
+        return {**super().to_default_dict(), "parameters": self._parameters}
+
+
+class Interruption(FrameProcessor):  # type: ignore[misc]
+    """Stops or ducks the music when the user interrupts, and notes it in the context; made by
+    `register_tools`."""
+
+    def __init__(self, portal: AsyncioPortal, voice: VoiceTools, context: LLMContext) -> None:
+        super().__init__()
+        self._portal = portal
+        self._voice = voice
+        self._context = context
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        await self.push_frame(frame, direction)
+        if isinstance(frame, InterruptionFrame):
+            note = await self._portal.call(self._voice.interrupt)
+            if note is not None:
+                self._context.add_message({"role": "user", "content": note})
+        elif isinstance(frame, UserStoppedSpeakingFrame):
+            await self._portal.call(self._voice.listened)

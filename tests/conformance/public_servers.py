@@ -109,7 +109,8 @@ def install(server: Mapping[str, Any]) -> Path:
             )
         stamp.write_text(package)
     folders = {"npm": "node_modules/.bin", "pypi": "venv/bin", "go": "bin"}
-    return place / next(folder for kind, folder in folders.items() if kind in server)
+    folder = next(folder for kind, folder in folders.items() if kind in server)
+    return place / folder
 
 
 def sandboxed(server: Mapping[str, Any], programs: Path, namespaces: Sequence[str]) -> ServerConfig:

@@ -62,7 +62,7 @@ STILL_RATE_LIMITED: Final = "the server limits the rate of requests and still re
 RATE_LIMIT_PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 """Pauses in seconds before a rate-limited request is repeated."""
 
-_RATE_LIMITED = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
+RATE_LIMITED: Final = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
 _TOO_MANY_REQUESTS = 429
 _MILLISECONDS = 1000.0
 
@@ -197,7 +197,7 @@ def is_rate_limited(outcome: RequestOutcome) -> bool:
     """Return True if the server refused a request for its rate limit (HTTP 429, or an error that says so)."""
     if isinstance(outcome.failure, HttpStatusError):
         return outcome.failure.status == _TOO_MANY_REQUESTS
-    return outcome.error is not None and _RATE_LIMITED.search(outcome.error.message[:500]) is not None
+    return outcome.error is not None and RATE_LIMITED.search(outcome.error.message[:500]) is not None
 
 
 def resolve(target: Checkable | str | Sequence[str]) -> Checkable:

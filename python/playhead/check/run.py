@@ -40,6 +40,7 @@ from playhead.check.probes.process import probe_process
 from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
 from playhead.check.probes.server import probe_server
+from playhead.check.probes.tool_judging import settled
 from playhead.check.probes.tools import probe_tool
 from playhead.check.probes.utilities import probe_log_level
 from playhead.check.results import (
@@ -316,7 +317,7 @@ class _Check:
             proven=() if self._target is None else tuple(sorted(self._target.succeeded)),
             allow_unproven=self._options.allow_unproven,
             definitions=self._definitions(),
-            tests=attribute(self._tests),
+            tests=attribute(settled(self._tests, self._target.succeeded if self._target is not None else ())),
             load=tuple(self._load),
             remarks=(*self._remarks, *(self._target.remarks if self._target is not None else ())),
             timed_out=self._timed_out,

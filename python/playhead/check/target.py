@@ -151,6 +151,8 @@ class Target:
             await self._check_alive()
         if outcome.result is not None:
             self.mine.learn(method, params or {}, outcome.result)
+        elif outcome.error is not None:
+            self.mine.learn_error(params or {}, outcome.error.message)
         return outcome
 
     async def _send_within_rate(

@@ -44,7 +44,7 @@ Exchanged = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Recorder:
+class CassetteRecorder:
     """Records the requests of any number of connections and their answers."""
 
     secrets: Iterable[str] = ()
@@ -145,8 +145,8 @@ class CassetteServer(Server[Any]):
 
     def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the `result` or `error` of a request."""
-        recorded = self._answers.get(_match_key(method, cleaned(_without_meta(params), ())))
-        is_ambiguous = method == "tools/call" and any(each != recorded[0] for each in recorded or ())
+        recorded = self._answers.get(_match_key(method, cleaned(_without_meta(params), ())), [])
+        is_ambiguous = method == "tools/call" and any(each != recorded[0] for each in recorded)
         if not recorded or is_ambiguous:
             return {"error": {"code": UNRECORDED, "message": UNRECORDED_WORDS}}
         exchange = recorded.pop(0) if len(recorded) > 1 else recorded[0]

@@ -15,7 +15,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.baseline import Triage, definition_of, drift_tests
-from playhead.check.cassette import Recorder
+from playhead.check.cassette import CassetteRecorder
 from playhead.check.footprint import Footprint, changes, footprint, listed_resources
 from playhead.check.framework import attribute
 from playhead.check.graph import (
@@ -89,7 +89,7 @@ async def check_server(
     on_test: OnTest | None = None,
     on_broken_off: OnBrokenOff | None = None,
     runner: Runner = run_graph,
-    recorder: Recorder | None = None,
+    recorder: CassetteRecorder | None = None,
 ) -> Report:
     """Check the server that `target` names (as for `playhead.connect`) and return the report.
 
@@ -128,7 +128,11 @@ class _Check:
     nursery: trio.Nursery
 
     def __init__(
-        self, server: Checkable, options: CheckOptions, on_test: OnTest | None, recorder: Recorder | None
+        self,
+        server: Checkable,
+        options: CheckOptions,
+        on_test: OnTest | None,
+        recorder: CassetteRecorder | None,
     ) -> None:
         self._server = server
         self._recorder = recorder

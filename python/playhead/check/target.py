@@ -14,7 +14,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.arguments.mine import Mine
-from playhead.check.cassette import UNRECORDED, UNRECORDED_WORDS, Recorder
+from playhead.check.cassette import UNRECORDED, UNRECORDED_WORDS, CassetteRecorder
 from playhead.check.conversation import Observations
 from playhead.check.options import CheckOptions
 from playhead.check.results import Json, TestDraft, TestResult
@@ -238,7 +238,7 @@ async def open_target(
     on_test: OnTest = lambda _test: None,
     *,
     mode: str | None = None,
-    recorder: Recorder | None = None,
+    recorder: CassetteRecorder | None = None,
 ) -> AsyncIterator[Target]:
     """Open a connection, which the end of the context closes. `mode` and errors are those of `connect`.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.check.cassette import UNRECORDED, CassetteServer, Recorder, cleaned, load_cassette
+from playhead.check.cassette import UNRECORDED, CassetteServer, CassetteRecorder, cleaned, load_cassette
 from playhead.check.run import check_server
 from playhead.errors import ConfigError
 from tests.unit.check.check_kit import Json, failures, text
@@ -21,7 +21,7 @@ CANARY = "canary-7f3b91e2"
 
 
 async def test_a_recorded_check_is_repeated_without_its_server(tmp_path: Path) -> None:
-    recorder = Recorder()
+    recorder = CassetteRecorder()
     report = await check_server(planted(), OPTIONS, recorder=recorder)
     path = tmp_path / "shelf.cassette"
     path.write_text(recorder.to_json())
@@ -33,7 +33,7 @@ async def test_a_recorded_check_is_repeated_without_its_server(tmp_path: Path) -
 
 
 async def test_a_defect_is_found_again_in_the_recording() -> None:
-    recorder = Recorder()
+    recorder = CassetteRecorder()
     server = planted(
         tool("list_items", lambda arguments: text("KeyError: 'x'", isError=True) | {"content": 7})
     )
@@ -45,7 +45,7 @@ async def test_a_defect_is_found_again_in_the_recording() -> None:
 
 
 async def test_a_request_that_was_not_recorded_is_undecided() -> None:
-    recorder = Recorder()
+    recorder = CassetteRecorder()
     await check_server(planted(), OPTIONS, recorder=recorder)
     fewer = [each for each in recorder.exchanges if each["method"] != "prompts/get"]
     report = await check_server(CassetteServer("shelf", fewer), OPTIONS)
@@ -90,9 +90,9 @@ def test_equal_listings_get_their_answers_in_order_and_calls_with_several_are_un
 )
 async def test_a_canary_of_secrets_is_in_no_cassette(place: Json) -> None:
     recorder = (
-        Recorder(secrets=[CANARY] if place["text"].startswith("from") else ())
+        CassetteRecorder(secrets=[CANARY] if place["text"].startswith("from") else ())
         if "text" in place
-        else Recorder()
+        else CassetteRecorder()
     )
     answer = {**text(json.dumps(place)), "structuredContent": place}
     server = planted(tool("list_items", lambda arguments: answer, **READ_ONLY))
@@ -121,7 +121,7 @@ def test_another_file_is_not_a_cassette(content: str, tmp_path: Path) -> None:
 
 
 def test_reports_of_progress_are_not_recorded() -> None:
-    recorder = Recorder()
+    recorder = CassetteRecorder()
     see = recorder.witness()
     see("sent", b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
     see("received", json.dumps({"jsonrpc": "2.0", **progress({}, 1)[0]}).encode())

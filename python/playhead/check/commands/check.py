@@ -173,7 +173,7 @@ def check(
         runner = _runner(graph)
 
         # This import takes half a second, so errors in the command line are reported before it.
-        from playhead.check.cassette import SUFFIX, Recorder, load_cassette
+        from playhead.check.cassette import SUFFIX, CassetteRecorder, load_cassette
         from playhead.check.run import check_server
         from playhead.check.target import Checkable
 
@@ -182,7 +182,7 @@ def check(
             target, recorder = load_cassette(Path(server)), None
         else:
             target = named = await find_server(server, terminal, config=config, trusted=trusted)
-            recorder = Recorder(secrets=named.secrets) if record is not None else None
+            recorder = CassetteRecorder(secrets=named.secrets) if record is not None else None
         progress = Progress()
         whole_only = [name for name, it in (("baseline", write_baseline), ("draft", draft)) if it]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.check.cassette import UNRECORDED, CassetteServer, CassetteRecorder, cleaned, load_cassette
+from playhead.check.cassette import UNRECORDED, CassetteRecorder, CassetteServer, cleaned, load_cassette
 from playhead.check.run import check_server
 from playhead.errors import ConfigError
 from tests.unit.check.check_kit import Json, failures, text

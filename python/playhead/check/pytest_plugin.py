@@ -6,7 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import pytest
+try:
+    import pytest
+except ImportError as error:
+    raise ImportError(
+        "playhead.check.pytest_plugin needs pytest, which is not installed: pip install 'pytest>=9'"
+    ) from error
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ OF_A_STACK = {
     "adapters/pipecat.py": ({"numpy", "pipecat"}, "pipecat-ai>=1.7"),
     "check/pytest_plugin.py": ({"pytest"}, "pytest>=9"),
 }
-"""The modules of the stack that an adapter or plug-in is for, not installed with playhead, and the package."""
+"""The modules of the stack of an adapter or plug-in, not installed with playhead, and its package."""
 
 
 def names(requirements: list[str]) -> set[str]:

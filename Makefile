@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 # Each installs third-party tools or programs, and runs one script with them: make extra NAME=conformance.
-EXTRAS := adapters check-servers conformance deny documents gateways old-sdk real-servers sbom workflows
+EXTRAS := adapters check-servers conformance deny documents gateways old-sdk public-servers real-servers sbom workflows
 
 .PHONY: help demo test test-all lint format bench docs extra extras $(EXTRAS) test-rust test-loom fuzz fuzz-media fuzz-asan miri bench-smoke bench-history soak lock recording wheel wheels sdist package-page check-dist try-wheel five-minutes clean
 .DEFAULT_GOAL := demo
@@ -129,7 +129,7 @@ format: $(BIN)/maturin ## formats the sources
 	$(BIN)/ruff check --fix .
 
 # Third-party servers and clients: each script says what it installs and does.
-real-servers check-servers old-sdk gateways: $(STAMP)
+real-servers public-servers check-servers old-sdk gateways: $(STAMP)
 	$(BIN)/python -m tests.conformance.$(subst -,_,$@)
 
 # A second JSON Schema validator, clients generated from the OpenAPI document by third-party tools, and pyright.

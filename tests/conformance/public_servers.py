@@ -40,7 +40,7 @@ ROOT = HERE.parents[1]
 BUILD = ROOT / "build" / "public-servers"
 PAGE = ROOT / "docs" / "public-servers.md"
 OPTIONS = CheckOptions(
-    depth="full", examples=1, timeout_seconds=10.0, total_seconds=240.0, mine="all", allow_destructive=True
+    depth="full", examples=1, timeout_seconds=20.0, total_seconds=240.0, mine="all", allow_destructive=True
 )
 SANDBOX = (
     'mount --make-rprivate / && mount --bind "$1" "$1" && mount -o remount,ro,bind /'
@@ -90,7 +90,7 @@ def require_namespaces() -> tuple[str, ...]:
 def install(server: Mapping[str, Any]) -> Path:
     """Install a server below `BUILD`, once per version, and return the directory of its programs."""
     place = BUILD / server["name"]
-    package = next(server[kind] for kind in ("npm", "pypi", "go") if kind in server)
+    package: str = next(server[kind] for kind in ("npm", "pypi", "go") if kind in server)
     stamp = place / "installed.txt"
     if not stamp.is_file() or stamp.read_text() != package:
         shutil.rmtree(place, ignore_errors=True)
@@ -102,14 +102,15 @@ def install(server: Mapping[str, Any]) -> Path:
         elif "pypi" in server:
             venv.create(place / "venv", with_pip=True)
             pip = [str(place / "venv" / "bin" / "pip"), "install", "--quiet", "--only-binary", ":all:"]
-            subprocess.run([*pip, package], check=True)
+            subprocess.run([*pip, package, *server.get("with", ())], check=True)
         else:
             subprocess.run(
                 ["go", "install", package], check=True, env={**os.environ, "GOBIN": str(place / "bin")}
             )
         stamp.write_text(package)
     folders = {"npm": "node_modules/.bin", "pypi": "venv/bin", "go": "bin"}
-    return place / next(folder for kind, folder in folders.items() if kind in server)
+    programs: Path = place / next(folder for kind, folder in folders.items() if kind in server)
+    return programs
 
 
 def sandboxed(server: Mapping[str, Any], programs: Path, namespaces: Sequence[str]) -> ServerConfig:

@@ -90,7 +90,7 @@ class RawServer:
 
     async def handshake(self, exchange: Exchange) -> bool:
         """Answer what belongs to a handshake of the old era; False for anything else."""
-        host = exchange.headers.get("host", "127.0.0.1").rpartition(":")[0] or "127.0.0.1"
+        host = exchange.headers.get("host", "127.0.0.1").partition(":")[0]
         if host != "127.0.0.1" or "origin" in exchange.headers:
             await exchange.body(b"", status=403)
         elif exchange.headers.get("mcp-protocol-version") == "1999-12-31":

@@ -34,8 +34,9 @@ MAY_USE = {
 OF_A_STACK = {
     "adapters/livekit.py": ({"livekit"}, "livekit-agents>=1.8"),
     "adapters/pipecat.py": ({"numpy", "pipecat"}, "pipecat-ai>=1.7"),
+    "check/pytest_plugin.py": ({"pytest"}, "pytest>=9"),
 }
-"""The modules of the stack that an adapter is for, not installed with playhead, and what to install."""
+"""The modules of the stack of an adapter or plug-in, not installed with playhead, and its package."""
 
 
 def names(requirements: list[str]) -> set[str]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from playhead.check.catalogue import CheckKind
     from playhead.check.expectations import Expectations, ExpectedCall, draft_expectations, load_expectations
     from playhead.check.options import CheckOptions, LoadPlan
+    from playhead.check.plugins import CheckPlugin, server_check
     from playhead.check.report import to_html, to_json, to_junit, to_markdown, write_report
     from playhead.check.results import Check, LoadFigures, Report, Sample, TestResult
     from playhead.check.run import check_server
@@ -20,6 +21,7 @@ __all__ = [
     "Check",
     "CheckKind",
     "CheckOptions",
+    "CheckPlugin",
     "Expectations",
     "ExpectedCall",
     "IgnoredCheck",
@@ -33,6 +35,7 @@ __all__ = [
     "draft_expectations",
     "load_baseline",
     "load_expectations",
+    "server_check",
     "to_html",
     "to_json",
     "to_junit",
@@ -44,6 +47,7 @@ _MODULES: Final = {
     "baseline": ("Baseline", "IgnoredCheck", "baseline_of", "load_baseline"),
     "catalogue": ("CheckKind",),
     "expectations": ("Expectations", "ExpectedCall", "draft_expectations", "load_expectations"),
+    "plugins": ("CheckPlugin", "server_check"),
     "options": ("CheckOptions", "LoadPlan"),
     "report": ("to_html", "to_json", "to_junit", "to_markdown", "write_report"),
     "results": ("Check", "LoadFigures", "Report", "Sample", "TestResult"),

@@ -184,7 +184,7 @@ _ROWS: Final[Mapping[str, tuple[Level, str, str]]] = {
     "process.memory": ("should", "docs/check-reference.md#the-process", "A read-only tool does not take more memory with each call"),
     "process.time": ("should", "docs/check-reference.md#the-process", "The same call does not take longer each time"),
     "process.descriptors": ("should", "docs/check-reference.md#the-process", "A read-only tool closes the file descriptors that it opens"),
-    "process.files": ("must", "/schema#toolannotations", "A tool with readOnlyHint writes no files"),
+    "process.files": ("should", "/schema#toolannotations", "A tool with readOnlyHint writes no files"),
     "drift.listed": ("must", "docs/check-reference.md#drift", "Each tool of the baseline is listed"),
     "drift.description": ("should", "docs/check-reference.md#drift", "A tool's title and description are those of the baseline"),
     "drift.input-schema": ("must", "docs/check-reference.md#drift", "A tool's inputSchema is that of the baseline"),

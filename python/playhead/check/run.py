@@ -15,6 +15,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.baseline import Triage, definition_of, drift_tests
+from playhead.check.cassette import CassetteRecorder
 from playhead.check.footprint import Footprint, changes, footprint, listed_resources
 from playhead.check.framework import attribute
 from playhead.check.graph import (
@@ -32,6 +33,7 @@ from playhead.check.graph import (
 )
 from playhead.check.load import probe_load
 from playhead.check.options import CheckOptions
+from playhead.check.plugins import probe_plugins
 from playhead.check.probes.connection import judge_stay, judge_wire, probe_connection, unreachable_test
 from playhead.check.probes.discovery import probe_discovery
 from playhead.check.probes.http import probe_authorization, probe_http
@@ -40,6 +42,7 @@ from playhead.check.probes.process import probe_process
 from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
 from playhead.check.probes.server import probe_server
+from playhead.check.probes.tool_judging import settled
 from playhead.check.probes.tools import probe_tool
 from playhead.check.probes.utilities import probe_log_level
 from playhead.check.results import (
@@ -86,17 +89,19 @@ async def check_server(
     on_test: OnTest | None = None,
     on_broken_off: OnBrokenOff | None = None,
     runner: Runner = run_graph,
+    recorder: CassetteRecorder | None = None,
 ) -> Report:
     """Check the server that `target` names (as for `playhead.connect`) and return the report.
 
     `on_test` is called with each finished test and must not block. `on_broken_off` gets the report on the
     findings so far if the check is cancelled. `runner` runs the state graph; `check.graph` has two.
+    `recorder` records the requests of the check's session and their answers.
 
     Defects of the server are in the report, never raised: an unreachable server has the `mcp_service_status`
     `unavailable`. Raises `ConfigError` for an invalid target. Cancelling stops the server's process, if any,
     and everything in flight.
     """
-    check = _Check(resolve(target), options or CheckOptions(), on_test)
+    check = _Check(resolve(target), options or CheckOptions(), on_test, recorder)
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
             check.nursery = nursery
@@ -122,8 +127,15 @@ class _Check:
 
     nursery: trio.Nursery
 
-    def __init__(self, server: Checkable, options: CheckOptions, on_test: OnTest | None) -> None:
+    def __init__(
+        self,
+        server: Checkable,
+        options: CheckOptions,
+        on_test: OnTest | None,
+        recorder: CassetteRecorder | None,
+    ) -> None:
         self._server = server
+        self._recorder = recorder
         self._options = options
         secrets = server.secrets if isinstance(server, ServerConfig) else frozenset[str]()
         self._triage = Triage(
@@ -226,6 +238,7 @@ class _Check:
         if (plan := self._options.load) is not None:
             load = partial(probe_load, plan=plan, tests=self._tests, on_figures=self._load.append)
             await self._probe("load", load)
+        await self._probe("plug-ins", probe_plugins)
         await self._probe("process", probe_process)
         await self._probe("server", probe_server)
         await self._probe("http", probe_http)
@@ -316,7 +329,7 @@ class _Check:
             proven=() if self._target is None else tuple(sorted(self._target.succeeded)),
             allow_unproven=self._options.allow_unproven,
             definitions=self._definitions(),
-            tests=attribute(self._tests),
+            tests=attribute(settled(self._tests, self._target.succeeded if self._target is not None else ())),
             load=tuple(self._load),
             remarks=(*self._remarks, *(self._target.remarks if self._target is not None else ())),
             timed_out=self._timed_out,
@@ -324,7 +337,8 @@ class _Check:
         return replace(report, remarks=(*report.remarks, *self._triage.remarks(report)))
 
     async def _hold_connection(self, *, task_status: trio.TaskStatus[Target]) -> None:
-        async with open_target(self._server, self._options, self._add) as target:
+        opened = open_target(self._server, self._options, self._add, recorder=self._recorder)
+        async with opened as target:
             task_status.started(target)
             await self._release.wait()
 

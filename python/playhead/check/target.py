@@ -6,8 +6,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import mcp_types as types
 import trio
@@ -15,6 +14,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.arguments.mine import Mine
+from playhead.check.cassette import UNRECORDED, UNRECORDED_WORDS, CassetteRecorder
 from playhead.check.conversation import Observations
 from playhead.check.options import CheckOptions
 from playhead.check.results import Json, TestDraft, TestResult
@@ -24,6 +24,7 @@ from playhead.config.servers import ServerConfig, from_command, is_websocket, re
 from playhead.errors import HttpStatusError, PlayheadError, ServerError, TransportError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import is_loopback
+from playhead.protocol.exchange import Witness
 from playhead.protocol.messages import RpcError
 
 
@@ -62,7 +63,7 @@ STILL_RATE_LIMITED: Final = "the server limits the rate of requests and still re
 RATE_LIMIT_PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 """Pauses in seconds before a rate-limited request is repeated."""
 
-_RATE_LIMITED = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
+RATE_LIMITED: Final = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
 _TOO_MANY_REQUESTS = 429
 _MILLISECONDS = 1000.0
 
@@ -151,6 +152,8 @@ class Target:
             await self._check_alive()
         if outcome.result is not None:
             self.mine.learn(method, params or {}, outcome.result)
+        elif outcome.error is not None:
+            self.mine.learn_error(params or {}, outcome.error.message)
         return outcome
 
     async def _send_within_rate(
@@ -190,14 +193,21 @@ class Target:
         except PlayheadError as raised:
             failure = raised
         latency_ms = (trio.current_time() - started) * _MILLISECONDS
-        return RequestOutcome(result=result, error=error, failure=failure, latency_ms=latency_ms)
+        is_unrecorded = error is not None and error.code == UNRECORDED
+        return RequestOutcome(
+            result=result,
+            error=error,
+            failure=failure,
+            latency_ms=latency_ms,
+            void=UNRECORDED_WORDS if is_unrecorded else None,
+        )
 
 
 def is_rate_limited(outcome: RequestOutcome) -> bool:
     """Return True if the server refused a request for its rate limit (HTTP 429, or an error that says so)."""
     if isinstance(outcome.failure, HttpStatusError):
         return outcome.failure.status == _TOO_MANY_REQUESTS
-    return outcome.error is not None and _RATE_LIMITED.search(outcome.error.message[:500]) is not None
+    return outcome.error is not None and RATE_LIMITED.search(outcome.error.message[:500]) is not None
 
 
 def resolve(target: Checkable | str | Sequence[str]) -> Checkable:
@@ -228,6 +238,7 @@ async def open_target(
     on_test: OnTest = lambda _test: None,
     *,
     mode: str | None = None,
+    recorder: CassetteRecorder | None = None,
 ) -> AsyncIterator[Target]:
     """Open a connection, which the end of the context closes. `mode` and errors are those of `connect`.
 
@@ -238,7 +249,18 @@ async def open_target(
         server = replace(server, restart="always")
     observations = Observations()
     is_http = isinstance(server, ServerConfig) and server.url is not None and not is_websocket(server.url)
-    new_witness = partial(observations.witness, in_order=not is_http)
+
+    def new_witness() -> Witness:
+        conversation = observations.witness(in_order=not is_http)
+        recording = recorder.witness() if recorder is not None else None
+
+        def see(direction: Literal["sent", "received"], data: bytes) -> None:
+            conversation(direction, data)
+            if recording is not None:
+                recording(direction, data)
+
+        return see
+
     async with connect(server, limits=limits, mode=mode, new_witness=new_witness) as session:
         yield Target(
             options=options,

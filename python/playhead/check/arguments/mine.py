@@ -30,6 +30,8 @@ _IN_TEXT: Final = re.compile(
     r"""(?P<value>[^\s"'`,;(){}]{1,200})""",
     re.IGNORECASE,
 )
+_PATH: Final = re.compile(r"(?<![\w:/.~<])(?:/[\w.@+-]{1,80}){2,20}(?![\w:])")
+"""Matches an absolute path, except in a stack trace, where the number of a line follows."""
 _FAMILIES: Final = (
     frozenset(
         {"path", "file", "filename", "file_name", "file_path", "filepath", "directory", "dir", "folder"}
@@ -38,6 +40,20 @@ _FAMILIES: Final = (
     frozenset({"cursor", "next_cursor", "page_token", "next_page_token"}),
 )
 """Names that mean the same kind of value."""
+_COMMON: Final[Mapping[str, str]] = {
+    "expression": "1 + 2",
+    "formula": "=1+2",
+    "sql": "SELECT 1",
+    "query": "SELECT 1",
+    "timezone": "Europe/Paris",
+    "source_timezone": "Europe/Paris",
+    "target_timezone": "Asia/Tokyo",
+    "time": "12:00",
+    "date": "2026-01-12",
+    "code": "1 + 2",
+    "command": "echo 1",
+}
+"""Values that fit by the name alone, for parameters whose text has a grammar."""
 READS: Final = frozenset(
     [
         "get",
@@ -120,13 +136,19 @@ class Mine:
     """The values that one server has named, by the names under which they appeared."""
 
     _values: dict[str, dict[str | int, Source]] = field(default_factory=dict)
+    _echoes: str = ""
+    """The arguments of the answer that is being read: a value among them is an echo, and proves nothing."""
 
     def learn(self, method: str, params: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         """Learn from the result of a request."""
         source = Source(method=method, params=params, words=frozenset(words_of(str(params.get("name", "")))))
         match method:
             case "tools/call" if result.get("isError") is not True:
+                self._echoes = json.dumps(params.get("arguments"), ensure_ascii=False)
                 self._learn_result(result, source)
+                self._echoes = ""
+            case "tools/call":
+                self.learn_error(params, json.dumps(result.get("content"), ensure_ascii=False))
             case "completion/complete":
                 argument, completion = params.get("argument"), result.get("completion")
                 values = completion.get("values") if isinstance(completion, dict) else None
@@ -147,6 +169,14 @@ class Mine:
                         for value in enum if isinstance(enum, list) else ():
                             self._add(name, value, source)
 
+    def learn_error(self, params: Mapping[str, Any], text: str) -> None:
+        """Learn the paths that an error names: often the directories that a server allows."""
+        source = Source(method="error", params=params, words=frozenset())
+        self._echoes = json.dumps(params.get("arguments"), ensure_ascii=False)
+        for match in _PATH.finditer(text[:_TEXT_CHARS]):
+            self._add("path", match[0], source)
+        self._echoes = ""
+
     def _learn_result(self, result: Mapping[str, Any], source: Source) -> None:
         self._walk(result.get("structuredContent"), "", source, 0)
         blocks = result.get("content")
@@ -162,6 +192,8 @@ class Mine:
             except (ValueError, RecursionError):
                 for match in _IN_TEXT.finditer(text):
                     self._add(match["name"], match["value"].rstrip("."), source)
+                for match in _PATH.finditer(text):
+                    self._add("path", match[0], source)
 
     def _walk(self, value: object, name: str, source: Source, depth: int) -> None:
         if depth > _DEPTH:
@@ -183,7 +215,7 @@ class Mine:
             return
         if isinstance(value, str) and (not value.strip() or len(value) > _VALUE_CHARS or "\n" in value):
             return
-        if looks_secret(name, str(value)):
+        if looks_secret(name, str(value)) or (isinstance(value, str) and value in self._echoes):
             return
         known = self._values.setdefault(normalized(name), {})
         if len(known) < MOST_PER_NAME:
@@ -210,9 +242,12 @@ class Mine:
             for key in ("name", "id"):
                 take(key, needs={singular(wanted)}, is_same=True)
         for family in _FAMILIES:
-            if wanted in family:
+            if wanted in family or last in family:
                 for key in sorted(family):
                     take(key, is_same=False)
+        if not found and (common := _COMMON.get(wanted)) is not None:
+            source = Source(method="common", params={"name": "its name"}, words=frozenset())
+            found.append(MinedValue(value=common, source=source, is_same=False))
         distinct: dict[str | int, MinedValue] = {}
         for item in found:
             distinct.setdefault(item.value, item)

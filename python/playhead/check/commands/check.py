@@ -98,6 +98,14 @@ def check(
         bool,
         typer.Option("--allow-destructive", help="Also call tools with destructiveHint: true."),
     ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            metavar="FILE",
+            help="Record the requests and answers, without secrets, to FILE.cassette; check it as SERVER.",
+        ),
+    ] = None,
     mine: Annotated[
         MiningName,
         typer.Option("--mine", help="Tools to call with ids, paths and names that the server has named."),
@@ -139,7 +147,7 @@ def check(
     """
 
     async def command(terminal: Terminal, fields: Fields) -> int:
-        from playhead.check.report import check_path, to_json, write_report
+        from playhead.check.report import check_path, to_json, write_report, write_text
 
         paths = reports or []
         for path in paths:
@@ -160,12 +168,21 @@ def check(
         )
         if draft is not None:
             _check_draft(draft)
+        if record is not None:
+            _check_record(record)
         runner = _runner(graph)
 
         # This import takes half a second, so errors in the command line are reported before it.
+        from playhead.check.cassette import SUFFIX, CassetteRecorder, load_cassette
         from playhead.check.run import check_server
+        from playhead.check.target import Checkable
 
-        target = await find_server(server, terminal, config=config, trusted=trusted)
+        target: Checkable
+        if server.endswith(SUFFIX):
+            target, recorder = load_cassette(Path(server)), None
+        else:
+            target = named = await find_server(server, terminal, config=config, trusted=trusted)
+            recorder = CassetteRecorder(secrets=named.secrets) if record is not None else None
         progress = Progress()
         whole_only = [name for name, it in (("baseline", write_baseline), ("draft", draft)) if it]
 
@@ -197,7 +214,11 @@ def check(
                     on_test=progress.tested,
                     on_broken_off=interrupted.append,
                     runner=runner,
+                    recorder=recorder,
                 )
+            if recorder is not None and record is not None:
+                write_text(recorder.to_json(), record, what="cassette")
+                terminal.say(f"wrote {record}: {counted(len(recorder.exchanges), 'exchange')}", whole=True)
         except BaseException:  # also after Ctrl-C, show and write the findings so far
             for partial_report in interrupted:
                 show(partial_report)
@@ -225,12 +246,14 @@ def _options(
     from playhead.check.catalogue import CATALOGUE
     from playhead.check.expectations import load_expectations
     from playhead.check.options import CheckOptions, LoadPlan
+    from playhead.check.plugins import installed_plugins
 
+    known = (*CATALOGUE, *(plugin.kind.name for plugin in installed_plugins()))
     options = CheckOptions(
         depth=depth,
         level=level,
         expectations=None if expect is None else load_expectations(expect),
-        ignored=tuple(IgnoredCheck.parse(text, CATALOGUE) for text in ignored),
+        ignored=tuple(IgnoredCheck.parse(text, known) for text in ignored),
         load=None if load is None else LoadPlan.parse(load),
     )
     if max_time is not None:
@@ -268,6 +291,15 @@ def _write_baseline(terminal: Terminal, report: Report, path: Path) -> Report:
     findings, tools = counted(len(baseline.findings), "finding"), counted(len(baseline.tools), "tool")
     terminal.say(f"wrote {path}: {findings}, {tools}", whole=True)
     return accept_recorded(report, baseline)
+
+
+def _check_record(path: Path) -> None:
+    from playhead.check.cassette import SUFFIX
+    from playhead.check.report import check_writable
+
+    if path.suffix != SUFFIX:
+        raise UsageError(f"--record {path}: expected a name ending in {SUFFIX}")
+    check_writable(path, what="cassette")
 
 
 def _check_draft(path: Path) -> None:

@@ -18,6 +18,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from playhead._core import __version__
+from playhead.check.cassette import UNRECORDED, UNRECORDED_WORDS
 from playhead.check.conversation import broken_rows
 from playhead.check.probes.asking import (
     ask,
@@ -266,6 +267,8 @@ def _negotiation_test(
             # The server may allow only one process per machine.
             why = f": {failure}" if failure is not None else ""
             draft.undecided = f"a second connection got no answer{why}"
+        case RpcError(code=code) if code == UNRECORDED:
+            draft.undecided = UNRECORDED_WORDS
         case RpcError() if is_modern:
             draft.output = error_excerpt(answer)
             draft.skipped(

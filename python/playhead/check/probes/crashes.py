@@ -11,6 +11,7 @@ from playhead.check.results import TestDraft
 from playhead.protocol.messages import RpcError
 
 _CHARS: Final = 4_000
+REFUSED: Final = "the tool refused arguments that its schema allows"
 _INTERNAL: Final = -32603
 _NO_CODE: Final = 0
 """The code that some frameworks use for the exception of a handler. The code is another check's."""
@@ -67,12 +68,12 @@ _EXCEPTION: Final = re.compile(
 )
 """The name of an exception, or a missing value: a crash, in an error that is called internal."""
 
-_UNKNOWN_TOOL: Final = re.compile(
-    r"(?:unknown|unrecognized|no such|undefined|unsupported) tool|tool .{0,160}\b(?:not found|unknown|does"
-    r" not exist|not"
-    r" implemented|not registered)",
-    re.IGNORECASE,
+_UNKNOWN_TOOL: Final = (
+    r"\b(?:unknown|unrecognized|no such|undefined|unsupported) tool\b"
+    r"|\btool[\s:'\"`]{{1,3}}{name}[\s'\"`]{{1,3}}(?:is |was |has )?(?:been )?(?:not|unknown|does not exist"
+    r"|unavailable)"
 )
+"""A pattern of the errors that call the tool `name` unknown."""
 
 
 def missing_outside(text: str) -> str | None:
@@ -102,8 +103,9 @@ def judge_error(draft: TestDraft, error: RpcError | None, text: str, *, tool: st
     if (lack := missing_outside(whole)) is not None:
         draft.undecided = f"the server lacks {lack}: {words}"
         return
-    unknown = _UNKNOWN_TOOL.search(whole[:_CHARS])
-    is_unknown = unknown is not None and (tool in whole or unknown[0].lower().endswith("tool"))
+    is_unknown = (
+        re.search(_UNKNOWN_TOOL.format(name=re.escape(tool)), whole[:_CHARS], re.IGNORECASE) is not None
+    )
     is_internal = error is not None and (error.code == _INTERNAL or "internal error" in error.message.lower())
     is_exception = is_internal or (error is not None and error.code == _NO_CODE)
     names = arguments if isinstance(arguments, Mapping) else ()
@@ -129,7 +131,7 @@ def judge_error(draft: TestDraft, error: RpcError | None, text: str, *, tool: st
         )
         draft.failed("tools.error-form", why)
     else:
-        draft.undecided = f"the tool refused arguments that its schema allows: {words}"
+        draft.undecided = f"{REFUSED}: {words}"
 
 
 def _data_text(data: object) -> str:

@@ -19,7 +19,7 @@ import trio
 from playhead.check.probes.asking import excerpt
 from playhead.check.probes.connection import NO_REVISION
 from playhead.check.results import TestDraft, TestResult
-from playhead.check.target import Target
+from playhead.check.target import RATE_LIMITED, STILL_RATE_LIMITED, Target
 from playhead.config.servers import ServerConfig, is_websocket
 from playhead.limits import DEFAULT_LIMITS, KIB
 from playhead.net_guard import is_loopback
@@ -76,6 +76,11 @@ class _Reply:
     def is_ok(self) -> bool:
         """True for a JSON-RPC result in a successful answer."""
         return 200 <= self.status < 300 and any("result" in it for it in self.messages())
+
+    @property
+    def is_limited(self) -> bool:
+        """True if the server limits the rate of requests."""
+        return self.status == 429 or RATE_LIMITED.search(self.text[:2_000]) is not None
 
     @property
     def is_refused(self) -> bool:
@@ -284,11 +289,19 @@ async def _opened(server: ServerConfig, url: str, seconds: float) -> AsyncIterat
         yield _Http(client=client, url=url, exchange=exchange, fixed=dict(server.headers), seconds=seconds)
 
 
+def _require(draft: TestDraft, reply: _Reply, row: str, condition: bool, message: str) -> None:
+    """Require `condition` of `reply`. It proves nothing if the server limits the rate of requests."""
+    draft.void = STILL_RATE_LIMITED if reply.is_limited else draft.void
+    draft.require(row, condition, message)
+
+
 async def _probe_notification(target: Target, http: _Http) -> None:
     with target.test("http", "a notification") as draft:
         data = http.exchange.notify("notifications/initialized")
         reply = await http.send("POST", data, headers=http.plain_headers())
-        draft.require(
+        _require(
+            draft,
+            reply,
             "http.notification",
             reply.status == 202 and not reply.body.strip(),
             f"expected HTTP 202 without a body, got {reply.words}",
@@ -312,7 +325,7 @@ async def _probe_accept(target: Target, http: _Http) -> None:
     with target.test("http", "another order of Accept", input={"Accept": accept}) as draft:
         reply, _ = await http.ask(accept=accept)
         why = f"expected the same answer for the same types in another order, got {reply.words}"
-        draft.require("http.accept", reply.is_ok, why)
+        _require(draft, reply, "http.accept", reply.is_ok, why)
 
 
 async def _probe_origin(target: Target, http: _Http, url: str) -> None:
@@ -331,7 +344,7 @@ async def _probe_origin(target: Target, http: _Http, url: str) -> None:
                 f"expected a refusal (HTTP 403), got {reply.words}: a web page could use this server by"
                 f" DNS rebinding"
             )
-            draft.require(row, not 200 <= reply.status < 300, why)
+            _require(draft, reply, row, not 200 <= reply.status < 300, why)
 
 
 async def _probe_versions(target: Target, http: _Http) -> None:
@@ -342,7 +355,13 @@ async def _probe_versions(target: Target, http: _Http) -> None:
     ) as draft:
         reply, _ = await http.ask(headers={"mcp-protocol-version": NO_REVISION})
         http.bodies.append(reply)
-        draft.require("http.protocol-version", reply.status == 400, f"expected HTTP 400, got {reply.words}")
+        _require(
+            draft,
+            reply,
+            "http.protocol-version",
+            reply.status == 400,
+            f"expected HTTP 400, got {reply.words}",
+        )
 
 
 async def _probe_malformed(target: Target, http: _Http) -> None:
@@ -350,7 +369,9 @@ async def _probe_malformed(target: Target, http: _Http) -> None:
         reply = await http.send("POST", b'{"jsonrpc": "2.0", "id": 1, "method"', headers=http.plain_headers())
         http.bodies.append(reply)
         is_error = any("error" in message for message in reply.messages())
-        draft.require(
+        _require(
+            draft,
+            reply,
             "http.malformed",
             reply.is_refused or (200 <= reply.status < 300 and is_error),
             f"expected HTTP 400, got {reply.words}",
@@ -366,7 +387,7 @@ async def _probe_get(target: Target, http: _Http) -> None:
             f"expected a stream of events, or HTTP 405, got {reply.kind or 'no content type'} in"
             f" {reply.words}"
         )
-        draft.require("http.get", is_stream or reply.status == 405, why)
+        _require(draft, reply, "http.get", is_stream or reply.status == 405, why)
 
 
 async def _probe_resumption(target: Target, http: _Http, usual: _Reply, usual_id: int | str) -> None:
@@ -386,7 +407,9 @@ async def _probe_resumption(target: Target, http: _Http, usual: _Reply, usual_id
         foreign = [
             it["id"] for it in reply.messages() if "id" in it and "method" not in it and it["id"] != usual_id
         ]
-        draft.require(
+        _require(
+            draft,
+            reply,
             "http.resumption",
             not foreign and reply.status < 500,
             f"expected the rest of the stream of request {usual_id}, or a refusal, got"
@@ -410,7 +433,7 @@ async def _probe_sessions(target: Target, http: _Http) -> None:
         reply, _ = await http.ask(headers={"mcp-session-id": "playhead-check-no-such-session"})
         http.bodies.append(reply)
         why = f"expected HTTP 404 for an unknown Mcp-Session-Id, got {reply.words}"
-        draft.require("http.session-unknown", reply.is_refused, why)
+        _require(draft, reply, "http.session-unknown", reply.is_refused, why)
     with target.test("http", "no session") as draft:
         reply, _ = await http.ask(headers={"mcp-session-id": None})
         http.bodies.append(reply)
@@ -418,7 +441,7 @@ async def _probe_sessions(target: Target, http: _Http) -> None:
             draft.skipped("http.session-required", "the server does not require its session id")
         else:
             why = f"expected HTTP 400 for a request without its Mcp-Session-Id, got {reply.words}"
-            draft.require("http.session-required", reply.is_refused, why)
+            _require(draft, reply, "http.session-required", reply.is_refused, why)
     with target.test("http", "a session that was deleted") as draft:
         reply = await http.send("DELETE", headers=http.plain_headers())
         if not 200 <= reply.status < 300:
@@ -427,12 +450,14 @@ async def _probe_sessions(target: Target, http: _Http) -> None:
                 f"expected HTTP 200 or 204, or 405 from a server whose clients can't end sessions, got"
                 f" {reply.words}"
             )
-            draft.require("http.session-delete", reply.status in (405, 501), why)
+            _require(draft, reply, "http.session-delete", reply.status in (405, 501), why)
             return
         draft.passed("http.session-delete")
         after, _ = await http.ask()
         http.bodies.append(after)
-        draft.require("http.session-ended", after.status == 404, f"expected HTTP 404, got {after.words}")
+        _require(
+            draft, after, "http.session-ended", after.status == 404, f"expected HTTP 404, got {after.words}"
+        )
 
 
 def _guessable(first: str, second: str | None) -> str | None:

@@ -40,7 +40,12 @@ async def probe_mined(target: Target) -> None:
     may_mine = [
         tool for tool in target.tools if _may_mine(target, tool) and skip_reason(target, tool) is None
     ]
-    for tool in may_mine:
+    seen: set[str] = set()
+    tried: set[str] = set()
+    for tool in [*may_mine, *may_mine]:
+        if tool.name in seen and tool.name in target.succeeded:
+            continue  # the second pass is for tools whose values another one has named only now
+        seen.add(tool.name)
         base = await _base(tool)
         cases = (
             await trio.to_thread.run_sync(target.mine.cases_for, tool.name, tool.input_schema, base)
@@ -49,7 +54,9 @@ async def probe_mined(target: Target) -> None:
         )
         calls = ToolCalls(target, tool)
         for case in cases:
-            if calls.stop_reason() is None:
+            key = f"{tool.name} {json.dumps(case.case.arguments, sort_keys=True)}"
+            if key not in tried and calls.stop_reason() is None:
+                tried.add(key)
                 await _call(calls, case)
     if target.options.mine == "all":
         tools = {tool.name: tool for tool in may_mine}
@@ -93,8 +100,8 @@ async def _call(calls: ToolCalls, mined: MinedCase) -> None:
 
 async def _is_named_still(target: Target, value: MinedValue) -> bool:
     """Ask again for what named a value: a call since then may have removed it."""
-    if value.source.method == "tools/list":
-        return False  # an enum names what is allowed, not what exists
+    if value.source.method in ("tools/list", "error"):
+        return False  # an enum and an error name what is allowed, not what exists
     answer = await target.request(value.source.method, value.source.params)
     return answer.result is not None and json.dumps(value.value) in json.dumps(answer.result).replace(
         '\\"', '"'

@@ -23,12 +23,14 @@ from playhead.errors import (
     ConnectionLostError,
     DeadlineError,
     PlayheadError,
+    SeekError,
     SessionLostError,
     UsageError,
 )
-from playhead.limits import KIB, Limits
+from playhead.limits import GIB, KIB, Limits
 from playhead.stream.answer import Answer, EndedBy, Page, ReadRange
 from playhead.stream.in_flight import Background, Flight, InFlight
+from playhead.stream.live_source import LiveSource
 from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
 from playhead.stream.options import StreamOptions, StreamStatistics
 from playhead.stream.page_limit import PageLimit
@@ -51,6 +53,7 @@ NO_SEEK = (
     "order (strategy poll or cursor)"
 )
 CLOSED = "stream: expected an open stream, but its owner closed it (left its `async with`); open it again"
+JUMP_BYTES = 64 * GIB
 TIMER_GRAIN_SECONDS = 0.001
 """The shortest sleep, so that other tasks run even if a timer is already due."""
 
@@ -356,6 +359,9 @@ class Driver:
         is_limited = not form.is_queue and form.name != "whole"
         self._read = partial(self._page_limit.read, form.read) if is_limited else form.read
         self.writer.on_stored = form.on_stored
+        if form.live is not None:
+            self.writer.lift_limit()
+            self.wait.is_endless = form.live.has_own_patience
         # Pages that fit the ring only one at a time are not worth planning.
         if form.page_bytes is not None and 2 * form.page_bytes <= self.pipe.ahead_bytes:
             self._planner.set_page_bytes(form.page_bytes)
@@ -396,6 +402,7 @@ class Driver:
             support=self._support,
             ask=self._probe,
             on_end=self._finish,
+            is_live=self.live is not None,
         )
         # The handler keeps the plan without its answers, so that each is freed once it is fed.
         self._handler.plan = SequentialPlan(page_bytes=plan.page_bytes, is_queue=plan.is_queue)
@@ -439,6 +446,8 @@ class Driver:
     def _finish(self) -> None:
         """Report the end to the form and to the pipe. Called once every byte before it was written."""
         self._end = self._planner.end
+        if self.live is not None:
+            self._end = self.pipe.tail, "done"
         if (on_end := self._form.on_end) is not None and self._end is not None:
             on_end(self._end[0])
         self._in_flight.drop_all()  # copies of pages, and pages past the end
@@ -504,6 +513,24 @@ class Driver:
             if offset == self.pipe.head:
                 return
             raise UsageError(NO_SEEK)
+        self._move(offset)
+
+    def seek_time(self, seconds: float) -> tuple[float, float] | None:
+        """See `RangeStream.seek_time`."""
+        live = self.live
+        if self._broken is not None:
+            raise self._broken
+        self.require_open()
+        if live is None:
+            raise SeekError(NO_SEEK)
+        times = live.seek(seconds)
+        # Offsets of a live stream only order its bytes: go on where no answer on its way can be.
+        offset = (self.pipe.tail // JUMP_BYTES + 1) * JUMP_BYTES
+        self._move(offset)
+        live.moved(offset)
+        return times
+
+    def _move(self, offset: int) -> None:
         tail = self.pipe.tail
         self.pipe.seek(offset)
         if self.pipe.tail != tail:  # not in the ring, which is empty now
@@ -523,6 +550,11 @@ class Driver:
             return False
         is_in_ring = self.pipe.kept_from <= offset <= self.pipe.tail
         return is_in_ring or self._sequential is None or self._sequential.can_seek(offset)
+
+    @property
+    def live(self) -> LiveSource | None:
+        """The parts and titles of a live stream; None for another, and before its form is known."""
+        return self._forms.live
 
     @property
     def is_queue(self) -> bool:
@@ -586,4 +618,5 @@ class Driver:
             strategy_reason=self._forms.reason,
             mime_type=self._handler.mime_type,
             capacity_bytes=self.pipe.capacity_bytes,
+            reconnects=0 if self.live is None else self.live.reconnects,
         )

@@ -34,7 +34,8 @@ class StreamWaiting:
     """The stream breaks once the reader has waited this long without a new byte. More than
     `StreamOptions.patience_seconds` if a part of an answer has arrived, for which `timeout` decides."""
     ended_by: Literal["patience", "timeout"] = "patience"
-    """The option that sets this limit: `patience_seconds` or `timeout`."""
+    """The option that sets this limit: `patience_seconds` or `timeout`. Neither if `patience_seconds` is
+    infinite: a radio counts its reconnects instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,14 @@ class StreamResumed:
     """The time for which the reader waited."""
 
 
-StreamEvent = StreamWaiting | StreamResumed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTitle:
+    """A live stream names what it plays from here on."""
+
+    title: str
+
+
+StreamEvent = StreamWaiting | StreamResumed | StreamTitle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,4 +205,6 @@ class StreamStatistics:
     """The reason why this strategy is used, and the strategies that were refused before it."""
     mime_type: str | None
     capacity_bytes: int
+    reconnects: int = 0
+    """Connections of a radio after its first."""
     reads: ReadCounts = field(default_factory=ReadCounts)

@@ -58,6 +58,8 @@ class Sequential:
     refusal."""
     on_end: Callable[[], None]
     """Called when the pipe has all bytes up to the end."""
+    is_live: bool = False
+    """True for a queue that may continue elsewhere after its end."""
     _page_bytes: int | None = field(init=False)
     _is_queue: bool = field(init=False)
     _ready: deque[Answer] = field(init=False)
@@ -136,6 +138,8 @@ class Sequential:
                     return answer
             if self._is_queue:
                 answer = await self._read(at, at + 1)
+                if not answer.n_bytes and self.is_live:
+                    return None  # the planner would never look behind an end, as a seek may
                 if not answer.n_bytes:
                     self.planner.set_end(at, "done")
             elif self._page_bytes is None:

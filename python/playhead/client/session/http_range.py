@@ -28,6 +28,7 @@ from playhead.client.transports.http_client import (
     HttpResponse,
 )
 from playhead.client.transports.http_errors import unreachable
+from playhead.client.transports.http_network import ICY_REASON
 from playhead.client.transports.tls import tls_reason
 from playhead.errors import (
     AccessDeniedError,
@@ -198,6 +199,18 @@ class RangeBody:
             self._check_length(missing)
         return b"".join(pieces)
 
+    async def receive(self) -> bytes:
+        """Return the bytes that have arrived, at least one; none at the end of the body. For a body without a
+        range. Raises as `take`."""
+        if not self._rest:
+            return await self.take(1) + self._rest_now()
+        return self._rest_now()
+
+    def _rest_now(self) -> bytes:
+        rest, self._rest = self._rest, b""
+        self.position += len(rest)
+        return rest
+
     async def peek(self, n_bytes: int) -> bytes:
         """Return the bytes that `take` will return next. Raises as `take`."""
         piece = await self.take(n_bytes)
@@ -205,6 +218,22 @@ class RangeBody:
         self.position -= len(piece)
         self.is_over = False
         return piece
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    @property
+    def is_endless(self) -> bool:
+        """True for a whole resource of a length that is not announced."""
+        return self.end is None and not self.version.honours_ranges
+
+    @property
+    def is_radio(self) -> bool:
+        """True for the answer of a radio server: an `icy-*` header, or the status line `ICY 200 OK`."""
+        names = ("icy-", "ice-")
+        is_icy = self._response.reason.startswith(ICY_REASON) or any(it.startswith(names) for it in self.headers)
+        return is_icy and self.is_endless
 
     def _is_framed(self) -> bool:
         """Return whether the message has its own end, other than that of the connection."""
@@ -248,13 +277,15 @@ async def open_range(
     known: ResourceVersion = UNKNOWN_VERSION,
     arrivals: Arrivals | None = None,
     http_origins: Container[Origin] | None = None,
+    wants_titles: bool = False,
 ) -> RangeBody:
     """Send `GET` with `Range: bytes=start-(end-1)`, and return the answer when its head has been checked.
 
     A 206 begins at `start`. A 200 is the whole resource; its bytes before `start` are dropped as they arrive.
     `headers` are sent to the URL's own origin only. `known` is the version of earlier answers, for
     `If-Range`. The caller compares the version of this answer (`ResourceVersion.joined`), because other
-    answers may have arrived meanwhile. `arrivals` is notified of the bytes. Only `http_origins` may be read
+    answers may have arrived meanwhile. `wants_titles` asks a radio server for titles between its audio
+    (`content.icy`), which every other server ignores. `arrivals` is notified of the bytes. Only `http_origins` may be read
     over http, in redirects too; None allows any.
 
     Raises:
@@ -270,6 +301,8 @@ async def open_range(
     ranged = {"range": f"bytes={start}-{end - 1}", "accept-encoding": "identity"}
     if known.if_range is not None:
         ranged["if-range"] = known.if_range
+    if wants_titles:
+        ranged["icy-metadata"] = "1"
     with as_playhead_errors(url):
         response = await _send(client, url, _encoded(headers or {}), _encoded(ranged), http_origins)
     try:

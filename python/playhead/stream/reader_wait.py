@@ -66,5 +66,9 @@ class ReaderWait:
         else:
             event = StreamResumed(seconds=now - self._reported_since)
             self._reported_since = None
+        self.notify(event)
+
+    def notify(self, event: StreamEvent) -> None:
+        """Report `event` to the watchers."""
         for on_event in self.watchers:
             on_event(event)

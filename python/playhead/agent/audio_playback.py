@@ -17,6 +17,7 @@ from playhead.playback.state import (
     ItemEnd,
     ItemError,
     ItemResumed,
+    ItemSkipped,
     ItemStart,
     ItemWaiting,
     PlayerEvent,
@@ -125,7 +126,7 @@ class AudioPlayback:
                     )
                 case ItemResumed() if self._unfinished[event.title]:
                     await emit(AudioResumed(round=self._round, title=event.title, seconds=event.seconds))
-                case ItemWaiting() | ItemResumed() | ItemStart() | StateChange():
+                case ItemWaiting() | ItemResumed() | ItemSkipped() | ItemStart() | StateChange():
                     pass
                 case _:
                     assert_never(event)

@@ -17,7 +17,7 @@ import trio
 
 from playhead.cli.player_keys import player_keys
 from playhead.cli.runner import Report, message_of
-from playhead.cli.terminal import Terminal, escape_line, first_line
+from playhead.cli.terminal import Terminal, escape_line, first_line, human_bytes
 from playhead.cli.views import PlayerView
 from playhead.errors import SeekError
 from playhead.stream.source import Playable, PlayableWrapper, Reader
@@ -183,7 +183,15 @@ async def _tell(
     events: trio.MemoryReceiveChannel[PlayerEvent], heard: list[Report], terminal: Terminal, announces: bool
 ) -> None:
     """Keep `heard` up to date until the player closes, and print the events that a person wants to know."""
-    from playhead.playback import ItemEnd, ItemError, ItemResumed, ItemStart, ItemWaiting, StateChange
+    from playhead.playback import (
+        ItemEnd,
+        ItemError,
+        ItemResumed,
+        ItemSkipped,
+        ItemStart,
+        ItemWaiting,
+        StateChange,
+    )
 
     rate_hz = 1
     async for event in events:
@@ -207,7 +215,7 @@ async def _tell(
                 heard[event.index]["error"] = {"type": type(error).__name__, "message": message}
                 if len(heard) > 1 and not terminal.json_output:
                     terminal.fail(message, about=event.title)  # once, if all fail for the same reason
-            case ItemWaiting() | ItemResumed():
+            case ItemWaiting() | ItemResumed() | ItemSkipped():
                 pass  # `waiting_lines` prints these, with the server's name
             case _:
                 assert_never(event)
@@ -223,7 +231,7 @@ def _view(player: Player, watched: Sequence[WatchedMedia]) -> PlayerView:
 
 def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], None]:
     """Return an `on_event` that prints one line on stderr when a stream starts or stops waiting."""
-    from playhead.stream.options import StreamResumed, StreamWaiting
+    from playhead.stream.options import StreamResumed, StreamSkipped, StreamWaiting
 
     def say(event: StreamEvent) -> None:
         match event:
@@ -239,6 +247,13 @@ def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], No
             case StreamResumed():
                 terminal.say(
                     f"{escape_line(server)} is back after {event.seconds:.0f} s", style="green", whole=True
+                )
+            case StreamSkipped():
+                terminal.say(
+                    f"{escape_line(server)} no longer has {human_bytes(event.skipped_bytes)} from byte"
+                    f" {event.offset} on; going on at the earliest part that exists",
+                    style="yellow",
+                    whole=True,
                 )
             case _:
                 assert_never(event)
@@ -269,6 +284,9 @@ def stream_report(seen: StreamStatistics) -> dict[str, object]:
         "ended_by": seen.ended_by,
         "size_was_wrong": seen.size_was_wrong,
         "ranges_ignored_from": seen.ranges_ignored_from,
+        "live": seen.is_live,
+        "notifications": seen.notifications,
+        "skipped_bytes": seen.skipped_bytes,
     }
 
 
@@ -281,6 +299,11 @@ def warn_of_server(seen: StreamStatistics, terminal: Terminal) -> None:
         terminal.warn(
             "expected ranges to be honoured, got the whole resource in answer to the range from byte "
             f"{seen.ranges_ignored_from} on; no byte was lost, but tell the server's author"
+        )
+    if seen.ended_by == "no-growth":
+        terminal.warn(
+            f"the resource has not grown past {seen.end_bytes} bytes for long, and the server announces no end;"
+            " taken as its end"
         )
 
 

@@ -156,6 +156,7 @@ def stream_options(
     timeout: float | None = None,
     patience: float | None = None,
     max_bytes: str | None = None,
+    live: bool = False,
 ) -> Mapping[str, Any]:
     """Return the given fields of `StreamOptions`. Raises `UsageError` that names an invalid option."""
     from playhead.stream.options import StreamOptions
@@ -174,6 +175,7 @@ def stream_options(
         "timeout": ("--timeout", timeout),
         "patience_seconds": ("--patience", patience),
         "max_bytes": sized("--max-bytes", max_bytes),
+        "live": ("--live", live or None),
     }
     given = {name: value for name, (_, value) in options.items() if value is not None}
     try:

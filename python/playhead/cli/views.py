@@ -45,7 +45,7 @@ class PlayerView:
         yield _cut(f"{now.title or 'audio'}{self.of_all}", "bold")
         position = ("" if now.position_is_exact else "~") + clock(now.position_seconds)
         if now.duration_seconds is None:
-            yield _cut(position, "")
+            yield _cut(f"{position} · live" if now.is_live else position, "")
         else:
             yield _bar(position, now.position_seconds, now.duration_seconds, clock(now.duration_seconds))
         yield _cut(" · ".join(self._details()), "dim")

@@ -137,6 +137,11 @@ class DecoderThread:
         opened = self._open
         return self._last_rate if opened is None else opened[0].bytes_per_second or None
 
+    @property
+    def ahead_bytes(self) -> int:
+        """Bytes that were taken from the reader and not decoded."""
+        return self._source.ahead_bytes
+
     # --- the thread ----------------------------------------------------------------------------------------
 
     def run(self, make_buffer: Callable[[PcmDecoder], PcmBuffer]) -> None:

@@ -60,7 +60,9 @@ class PlayerState:
     holds: frozenset[str] = frozenset()
     """Reasons for which the player is held; it plays while there are none."""
     duration_seconds: float | None = None
-    """None if the stream's header does not contain it."""
+    """None if the stream's header does not contain it, and for a live item."""
+    is_live: bool = False
+    """True while the source of the item still grows."""
     truncated: bool = False
     """True if the stream ended early: its container announces more, or lacks the mark of its end. See
     `finding`."""
@@ -159,7 +161,21 @@ class ItemResumed:
     """The time that the stream has waited."""
 
 
-PlayerEvent = ItemStart | StateChange | ItemWaiting | ItemResumed | ItemEnd | ItemError
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemSkipped:
+    """The server no longer has the next part of a live item, which continues at the earliest part that exists.
+
+    A pause that was too long is the usual cause.
+    """
+
+    index: int
+    title: str
+    skipped_bytes: int
+    seconds: float | None
+    """The audio that is missing, by the rate of the stream; None while that is unknown."""
+
+
+PlayerEvent = ItemStart | StateChange | ItemWaiting | ItemResumed | ItemSkipped | ItemEnd | ItemError
 
 
 # --- the machine ------------------------------------------------------------------------------------------

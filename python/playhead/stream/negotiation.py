@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from playhead.content.formats import Base64Text
 from playhead.errors import (
@@ -47,6 +48,18 @@ ONE_SERVER = (
 /servers/{id}/mcp.`) with the setting that takes that address."""
 
 
+class GrowthListener(Protocol):
+    """Receives what a server notifies about a resource that grows."""
+
+    def set_notifies(self, notifies: bool, /) -> None:
+        """Record that the server notifies from now on, or no longer."""
+        ...
+
+    def on_notified(self) -> None:
+        """Record that the resource has grown."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeForm:
     """A form of requests for ranges, such as a URI template; see `strategies`."""
@@ -67,6 +80,8 @@ class RangeForm:
     """Called with the size of the resource when the stream has reached its end."""
     page_bytes: int | None = None
     """The page size, if the server has only one."""
+    follow_growth: Callable[[GrowthListener], Awaitable[None]] | None = None
+    """Subscribes to the growth of the resource, until cancelled; None if the server does not notify."""
     start_soon: Callable[..., None] | None = None
     """Starts the task of each read, if a read may outlive the stream because another stream waits for it."""
     waits_for_others: Callable[[], bool] = lambda: False

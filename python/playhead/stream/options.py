@@ -53,7 +53,17 @@ class StreamTitle:
     title: str
 
 
-StreamEvent = StreamWaiting | StreamResumed | StreamTitle
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSkipped:
+    """The server no longer has the next bytes of a live source, so the stream continues at the earliest part
+    that exists."""
+
+    offset: int
+    """The first byte that is missing."""
+    skipped_bytes: int
+
+
+StreamEvent = StreamWaiting | StreamResumed | StreamSkipped | StreamTitle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +100,10 @@ class StreamOptions:
     size_bytes: int | None = None
     """The resource's size, in place of the link's. A hint, which one read confirms."""
 
+    live: bool | None = None
+    """True if the resource still grows: its present end is not its end. None: as the link, the server or a page
+    declares it."""
+
     timeout: float = 30.0
     """A read is cancelled, and retried, after this many seconds without a byte of its answer."""
 
@@ -117,8 +131,8 @@ class StreamOptions:
     calls can be repeated. For a look at the beginning of a resource that is not played."""
 
     on_event: Callable[[StreamEvent], None] | None = None
-    """Called in the trio thread when the reader has waited for three seconds, and when bytes arrive again;
-    must not block or raise."""
+    """Called in the trio thread when the reader has waited for three seconds, when bytes arrive again, and when
+    a live source skips some; must not block or raise."""
 
     def __post_init__(self) -> None:
         if self.strategy is not None and self.strategy not in STRATEGY_NAMES:
@@ -207,4 +221,10 @@ class StreamStatistics:
     capacity_bytes: int
     reconnects: int = 0
     """Connections of a radio after its first."""
+    is_live: bool = False
+    """True if the resource was still growing when it was read."""
+    notifications: int = 0
+    """The server's notifications that the resource has grown."""
+    skipped_bytes: int = 0
+    """The bytes of a live source that its server dropped before they were read."""
     reads: ReadCounts = field(default_factory=ReadCounts)

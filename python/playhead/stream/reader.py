@@ -170,7 +170,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     async def seek(self, offset: int) -> None:
         """Continue at `offset`, in bytes. Within the ring this is free; elsewhere new reads replace the old.
 
-        An offset past the end reads as the end. Raises the stream's own error if it is broken, and
+        An offset past the end reads as the end, and one past the present end of a live source as that one. Raises the stream's own error if it is broken, and
         `UsageError` if it is not `seekable`.
         """
         _check_offset(offset)
@@ -266,6 +266,10 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     def buffered_range(self) -> tuple[int, int]:
         return self._pipe.kept_from, self._pipe.tail
 
+    @property
+    def newest_offset(self) -> int | None:
+        return self._driver.present_bytes
+
     def interrupt(self) -> None:
         """See `Reader.interrupt`. Does nothing if the stream cannot seek, because no bytes are read again."""
         if self.live is not None or self._driver.can_seek(self._pipe.tail + 1):
@@ -327,8 +331,11 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         if end is not None:
             self._digest.read(end, b"")
 
+    def set_in_hand(self, in_hand_seconds: Callable[[], float]) -> None:
+        self._driver.in_hand_seconds = in_hand_seconds
+
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
-        """Also call `on_event` when the reader has waited for three seconds, and when bytes arrive again."""
+        """Also call `on_event` with each event of the stream; see `StreamOptions.on_event`."""
         self._driver.wait.watchers.append(on_event)
 
     def statistics(self) -> StreamStatistics:
@@ -476,13 +483,15 @@ async def open_forms(
     counts: ReadCounts | None = None,
     grid_bytes: int = 0,
     remark: Callable[[bool], str] = lambda _: "",
+    is_live: bool | None = None,
 ) -> AsyncIterator[RangeStream]:
     """Read a resource in the first of the `forms` that delivers. Works like `open_stream`, with more
     arguments:
 
     `sha256` returns the announced digest, if any, in hexadecimal; it is final once the first byte can be
     read. The readers of the forms count their reads in `counts`. Pages of `grid_bytes` or more end on a
-    multiple of it. `remark` completes the error message if all forms are refused; see `FormNegotiation`.
+    multiple of it. `remark` completes the error message if all forms are refused; see `FormNegotiation`. If
+    `is_live`, by default `options.live`, the resource still grows, and `size_bytes` is its present size.
     """
     driver = Driver(
         forms,
@@ -493,6 +502,7 @@ async def open_forms(
         last_received=last_received,
         grid_bytes=grid_bytes,
         remark=remark,
+        is_live=bool(options.live if is_live is None else is_live),
     )
     stream = RangeStream(driver, limits=limits, sha256=sha256, counts=counts or ReadCounts())
     block_error = _BlockError()

@@ -75,6 +75,6 @@ class ReaderWait:
         self.notify(event)
 
     def notify(self, event: StreamEvent) -> None:
-        """Call the watchers."""
+        """Report `event` to the watchers."""
         for on_event in self.watchers:
             on_event(event)

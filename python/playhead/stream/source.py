@@ -92,6 +92,11 @@ class Reader(ABC):
         """The size of the whole, if known: a hint."""
         return None
 
+    @property
+    def newest_offset(self) -> int | None:
+        """The present end of a live source, which still grows and has no size yet; None for any other."""
+        return None
+
     def interrupt(self) -> None:  # noqa: B027  # most readers never wait for long
         """Make a blocked `readinto`, or the next one that would block, raise `TimeoutError`, because a seek
         waits for its thread. Called in the trio thread."""
@@ -123,6 +128,10 @@ class Reader(ABC):
 
     def set_demand(self, demand: Demand) -> None:  # noqa: B027  # most readers have no use for it
         """Report how urgently bytes are needed from now on. Called in the trio thread; idempotent."""
+
+    def set_in_hand(self, in_hand_seconds: Callable[[], float]) -> None:  # noqa: B027  # a file never grows
+        """Let the reader call `in_hand_seconds` for the audio that the player has before it needs new bytes. A
+        live source is asked for growth before half of it is played. Called in the trio thread."""
 
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:  # noqa: B027  # a file never waits
         """Also call `on_event` when the reader waits for bytes, and when they arrive again; see

@@ -42,6 +42,10 @@ pub(super) struct Growth {
     notifies: bool,
     /// True if a notification arrived after the newest read for growth was sent.
     notified: bool,
+    /// True if the next read is for what was appended before the server began to notify.
+    catches_up: bool,
+    /// True if the newest read for growth followed a notification, and has found no growth.
+    in_vain: bool,
     asked_at: f64,
     /// Polls since the wait between them was the shortest.
     polls: u32,
@@ -62,6 +66,8 @@ impl Growth {
             announces_end: false,
             notifies: false,
             notified: false,
+            catches_up: false,
+            in_vain: false,
             asked_at: f64::NEG_INFINITY,
             polls: 0,
             half_played_at: None,
@@ -85,7 +91,7 @@ impl Growth {
     /// The time from which the present end may be read again.
     pub fn due_at(&self, is_paused: bool) -> f64 {
         let wait = match (self.notifies, self.notified) {
-            (true, true) if self.still == 0 => NOTIFIED_SECONDS,
+            (true, true) if !self.in_vain => NOTIFIED_SECONDS,
             // A notification without growth: a server that sends many is asked once per second.
             (true, true) => POLL_MAX_SECONDS,
             (true, false) => NET_SECONDS,
@@ -102,7 +108,8 @@ impl Growth {
 
     pub fn asked(&mut self, now: f64) {
         self.asked_at = now;
-        self.notified = false;
+        self.in_vain = self.notified && !self.catches_up; // until its answer has growth
+        (self.notified, self.catches_up) = (false, false);
         self.polls = self.polls.saturating_add(1).min(POLL_DOUBLINGS);
     }
 
@@ -114,7 +121,7 @@ impl Growth {
             self.polls = 1; // a listener waits for these bytes, and the next ones
         }
         self.grew_at = Some(now);
-        (self.still, self.shrunken) = (0, 0);
+        (self.still, self.shrunken, self.in_vain) = (0, 0, false);
     }
 
     /// Handles an answer that has nothing more, to a read sent at `issued_at`. Returns whether this is the end.
@@ -142,6 +149,9 @@ impl Planner {
         let now = self.now;
         let growth = self.growth.get_or_insert_with(Growth::new);
         growth.announces_end |= announces_end;
+        if size > growth.size && growth.grew_at.is_some() {
+            growth.grew(now);
+        }
         growth.raise(now, size);
     }
 
@@ -155,7 +165,8 @@ impl Planner {
         self.advance(now);
         if let Some(growth) = &mut self.growth {
             // What was appended before the subscription began is not notified of.
-            growth.notified |= notifies && !growth.notifies;
+            growth.catches_up = notifies && !growth.notifies;
+            growth.notified |= growth.catches_up;
             growth.notifies = notifies;
         }
     }

@@ -133,6 +133,7 @@ class Session:
             list_raw=self._list,
             reads=self._reads,
             start_soon=supervisor.nursery.start_soon,
+            updates=supervisor.updates,
         )
 
     # --- identity ----------------------------------------------------------------------------------
@@ -422,6 +423,7 @@ class Session:
                     counts=forms.counts,
                     grid_bytes=0 if self._reads.cache is None else BLOCK_BYTES,
                     remark=forms.remark,
+                    is_live=forms.is_live,
                 )
             )
 

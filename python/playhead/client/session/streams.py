@@ -28,6 +28,7 @@ from playhead.client.session.downloads import (
     web_origins,
 )
 from playhead.client.session.once_reader import OnceReader
+from playhead.client.session.resource_updates import ResourceUpdates
 from playhead.client.session.shared_reads import SessionReads, SharedReads
 from playhead.client.session.template_listing import DESCRIBED_WAIT_SECONDS, WAIT_SECONDS, Templates
 from playhead.client.session.tool_calls import SendRequest, ToolCaller
@@ -111,6 +112,7 @@ class ServerForms:
     reads: SessionReads
     start_soon: Callable[..., None]
     """Starts a task that lives as long as the session."""
+    updates: ResourceUpdates
     templates: Templates = field(default_factory=Templates)
     worked: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The name and reason of the form that delivered. The key is the reason of the first template's match or,
@@ -124,6 +126,14 @@ class ServerForms:
     def may_have_resources(self) -> bool:
         # Empty capabilities prove nothing, because without a handshake they are empty too.
         return self.capabilities.get("resources") is not None or not self.capabilities
+
+    @property
+    def has_growing_resources(self) -> bool:
+        """True if the server declares that its resources without a size may still grow."""
+        match self.capabilities:
+            case {"experimental": {"resourceGrowing": declared}}:
+                return declared is not False
+        return False
 
 
 class StreamForms:
@@ -146,6 +156,14 @@ class StreamForms:
         self.arrivals = Arrivals()
         self.counts = ReadCounts()
         self._file_reader: HttpRangeReader | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """True if the resource still grows, as the option, its link or the server declares it."""
+        if self._options.live is not None:
+            return self._options.live
+        has_size = self._media.size_bytes is not None or self._options.size_bytes is not None
+        return self._media.is_live or (self._server.has_growing_resources and not has_size)
 
     def sha256(self) -> str | None:
         """Return the digest that the tool result announced or, else, that the server gave with the file's
@@ -370,6 +388,9 @@ class StreamForms:
             start_soon=self._server.start_soon if isinstance(read, SharedReads) else None,
             waits_for_others=lambda: cached is not None and cached.waits_for_others,
             reason=reason,
+            follow_growth=partial(self._server.updates.follow, self._media.uri)
+            if isinstance(strategy, ReadStrategy)
+            else None,
             is_queue=isinstance(strategy, CursorStrategy | PollStrategy),
             on_delivered=partial(
                 self._server.worked.__setitem__, self._key, (strategy.name, strategy.reason)
@@ -380,7 +401,9 @@ class StreamForms:
         """Return a reader that looks into the page cache before it calls `read`. None without a page cache,
         and for a form that does not read ranges, or whose reads may have effects."""
         queues = CursorStrategy | PollStrategy | WholeStrategy
-        if self._server.reads.cache is None or isinstance(strategy, queues) or isinstance(read, OnceReader):
+        if self._server.reads.cache is None or self.is_live:
+            return None
+        if isinstance(strategy, queues) or isinstance(read, OnceReader):
             return None
         media, info, facts = self._media, self._server.server_info, self.facts
         resource: object = _identity(strategy)

@@ -7,15 +7,17 @@ the planner retries the reads of streams, and other callers decide for themselve
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import trio
 
 from playhead.client.session.connection import Connection, connect_error
 from playhead.client.session.elicitation import Elicitor, handlers
 from playhead.client.session.list_changed import ToolListChanges
+from playhead.client.session.resource_updates import ResourceUpdates
 from playhead.client.transports.carrier import CarrierFactory
 from playhead.errors import (
     AuthorizationNeededError,
@@ -61,6 +63,8 @@ class Supervisor:
         self._mode = mode
         self._restart = restart
         self._changes = changes
+        self.updates = ResourceUpdates(self.connection, limits=limits, start_soon=nursery.start_soon)
+        """The subscriptions of the session's streams."""
         self._elicitor = elicitor
         self._current: Connection | None = None
         self._opened: list[Connection] = []
@@ -111,7 +115,7 @@ class Supervisor:
             server=self._factory.server,
             limits=self._limits,
             handlers=handlers(elicitor),
-            on_notification=self._changes.on_notification,
+            on_notification=self._on_notification,
             last_asked=(lambda: 0.0) if elicitor is None else (lambda: elicitor.last_asked),
             replace=self.renew,
         )
@@ -127,6 +131,10 @@ class Supervisor:
 
         connection: Connection = await self.nursery.start(run)
         return connection
+
+    def _on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        self._changes.on_notification(method, params)
+        self.updates.on_notification(method, params)
 
     async def connection(self) -> Connection:
         """Return the live connection. A dead one is replaced first, if `restart` allows.

@@ -2,7 +2,7 @@
 
 An entry's address is joined to that of its list: `live/one.mp3` in the list of a web server becomes a URL of
 that server. A list may name others, `Limits.playlist_depth` deep. Only a local file may name local files. An
-HLS playlist (RFC 8216) is written as an M3U, but its entries are the segments of one piece: it is refused.
+HLS playlist (RFC 8216) is written as an M3U, but its entries are the segments of one piece: it is one entry.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _HEAD: Final = re.compile(r"\s*(?:#EXTM3U\b|\[playlist\]\s)", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """Two letters or more: `C:` is a drive."""
 WEB_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+HLS_HEAD_BYTES: Final = 8192
+"""The bytes in which one of the tags that only HLS has is looked for."""
 _HLS: Final = re.compile(rb"^#EXT-X-(?:TARGETDURATION|STREAM-INF)\b", re.MULTILINE)
 _EXTINF: Final = re.compile(r'#EXTINF:(?:[^,"]|"[^"]*")*+,?(.*)', re.IGNORECASE)
 _PLS_LINE: Final = re.compile(r"(file|title)([0-9]{1,6})\s*=\s*(.*)", re.IGNORECASE)
@@ -39,6 +41,8 @@ class PlaylistEntry(NamedTuple):
     """A URL or a path, absolute if the playlist's own address is."""
     title: str
     """Empty if the playlist states none."""
+    is_hls: bool = False
+    """True for an HLS playlist, which is its own only entry: its segments are one piece (`content.hls`)."""
 
 
 class Playlist(NamedTuple):
@@ -62,6 +66,11 @@ def is_playlist(mime_type: str | None, address: str) -> bool:
 def has_playlist_head(text: str) -> bool:
     """Return True for text that begins as a playlist does: with `#EXTM3U` or `[playlist]`."""
     return _HEAD.match(text) is not None
+
+
+def is_hls(head: bytes) -> bool:
+    """Return True for the first `HLS_HEAD_BYTES` of an HLS playlist."""
+    return _HLS.search(head) is not None and has_playlist_head(head[:64].decode("utf-8-sig", "replace"))
 
 
 async def playlist_items(
@@ -88,7 +97,7 @@ async def playlist_items(
         for entry in playlist_entries(opened.data, opened.address, limits=limits):
             try:
                 _check_scheme(entry, opened)
-                if is_playlist(None, entry.address):  # refused before a request
+                if is_playlist(None, entry.address) and not entry.is_hls:  # refused before a request
                     _check(entry.address, "playlist_depth", "levels", limits.playlist_depth, depth + 1)
                 inner = await open_entry(entry)
                 if isinstance(inner, Playlist):
@@ -117,7 +126,7 @@ def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS)
     """Parse an M3U or PLS, in UTF-8 or Windows-1252; `base` is its address, a URL or a path.
 
     Raises:
-        ContentError: `data` is HTML, XML, binary or HLS, or has no entries.
+        ContentError: `data` is HTML, XML or binary, or has no entries.
         LimitError: `data` has more than `Limits.playlist_bytes` or `Limits.playlist_entries`.
     """
     _check(base, "playlist_bytes", "bytes", limits.playlist_bytes, len(data))
@@ -129,8 +138,8 @@ def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS)
     got = ""
     if "\0" in text or text.lstrip().startswith("<"):
         got = "HTML, XML or binary data"
-    elif _HLS.search(data):
-        got = "the segments of HLS"
+    elif is_hls(data):
+        return (PlaylistEntry(base, "", is_hls=True),)
     is_pls = bool(lines) and lines[0].lower() == "[playlist]"
     rows = _pls(lines) if is_pls else _m3u(lines)
     entries = () if got else tuple(PlaylistEntry(_joined(base, address), title) for address, title in rows)

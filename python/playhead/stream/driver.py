@@ -450,6 +450,8 @@ class Driver:
         if form.live is not None:
             self.writer.lift_limit()
             self.wait.is_endless = form.live.has_own_patience
+            form.live.notify = self.wait.notify
+            form.live.in_hand_seconds = self.in_hand_seconds
         # Pages that fit the ring only one at a time are not worth planning.
         if form.page_bytes is not None and 2 * form.page_bytes <= self.pipe.ahead_bytes:
             self._planner.set_page_bytes(form.page_bytes)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from playhead.stream.options import StreamEvent
+
 
 TimeSeek = Callable[[float], tuple[float, float] | None]
 """Moves a form to a time; see `Reader.seek_time`. The read that is under way is cancelled afterwards."""
@@ -28,7 +30,13 @@ class LiveSource:
         """`has_own_patience`: the form decides when it gives up, not the stream. `seek` raises `SeekError`."""
         self.has_own_patience = has_own_patience
         self.seek = seek
-        self.reconnects = 0
+        self.requests = self.reconnects = 0
+        """The requests of the form, and of them a radio's connections after its first."""
+        self.duration_seconds: float | None = None
+        """The duration, once nothing will be appended any more."""
+        self.in_hand_seconds: Callable[[], float] | None = None
+        """Returns the audio that the player has; None without a player."""
+        self.notify: Callable[[StreamEvent], None] = lambda event: None
         self.position = 0
         """Offset of the next byte for the decoder."""
         self._begin = 0

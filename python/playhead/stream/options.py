@@ -61,6 +61,9 @@ class StreamSkipped:
     offset: int
     """The first byte that is missing."""
     skipped_bytes: int
+    """0 if only the duration of the missing audio is known."""
+    skipped_seconds: float | None = None
+    """The duration of the missing audio, if it is known."""
 
 
 StreamEvent = StreamWaiting | StreamResumed | StreamSkipped | StreamTitle

@@ -333,6 +333,8 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
     def set_in_hand(self, in_hand_seconds: Callable[[], float]) -> None:
         self._driver.in_hand_seconds = in_hand_seconds
+        if (live := self._driver.live) is not None:
+            live.in_hand_seconds = in_hand_seconds
 
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
         """Also call `on_event` with each event of the stream; see `StreamOptions.on_event`."""

@@ -48,7 +48,9 @@ class ReaderWait:
         if self._demand is Demand.PAUSED:
             self._planner.set_demand(now, "paused")
         else:
-            self._planner.set_demand(now, "waiting" if self.costs_patience and not self.is_endless else "supplied")
+            self._planner.set_demand(
+                now, "waiting" if self.costs_patience and not self.is_endless else "supplied"
+            )
 
     def report(self, now: float, *, offset: int, last_error: PlayheadError | None) -> None:
         """Report to the watchers that the wait for the byte at `offset` has become long, or that it is

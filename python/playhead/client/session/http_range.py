@@ -224,6 +224,11 @@ class RangeBody:
         return self._response.headers
 
     @property
+    def final_url(self) -> str:
+        """The URL that answered, after redirects."""
+        return str(self._response.request.url)
+
+    @property
     def is_endless(self) -> bool:
         """True for a whole resource of a length that is not announced."""
         return self.end is None and not self.version.honours_ranges
@@ -232,7 +237,9 @@ class RangeBody:
     def is_radio(self) -> bool:
         """True for the answer of a radio server: an `icy-*` header, or the status line `ICY 200 OK`."""
         names = ("icy-", "ice-")
-        is_icy = self._response.reason.startswith(ICY_REASON) or any(it.startswith(names) for it in self.headers)
+        is_icy = self._response.reason.startswith(ICY_REASON) or any(
+            it.startswith(names) for it in self.headers
+        )
         return is_icy and self.is_endless
 
     def _is_framed(self) -> bool:

@@ -92,7 +92,7 @@ class HttpRangeReader:
         of the range of one GET. `arrivals` is notified of the bytes of the answers. Raises
         `errors.BlockedAddressError` if the URL may not be fetched; see `check_url`.
         """
-        self._client = client
+        self.client = client
         self._authorize = None if isinstance(authorize, str) else authorize
         self._download = Download(url=str(check_url(authorize))) if isinstance(authorize, str) else None
         self._allow_origins = allow_origins
@@ -164,7 +164,12 @@ class HttpRangeReader:
         self._bodies.append(shared)
         return body
 
-    def give_up_body(self) -> None:
+    async def connect(self) -> RangeBody:
+        """Send a GET for an endless body from its present on, as `begin` does, apart from all pages."""
+        self._version = UNKNOWN_VERSION
+        return await self._open(0, SAVE_BYTES, wants_titles=True)
+
+    def leave_body(self) -> None:
         """Leave the body of `begin` to its caller, who closes it: no page reads it."""
         self._bodies.clear()
 
@@ -236,9 +241,7 @@ class HttpRangeReader:
             if not is_read or shared.is_over:
                 await self._drop(shared)
 
-    async def _open_body(
-        self, shared: _SharedBody, start: int, *, wants_titles: bool = False
-    ) -> RangeBody:
+    async def _open_body(self, shared: _SharedBody, start: int, *, wants_titles: bool = False) -> RangeBody:
         await self._drop_idle()
         shared.body = body = await self._open(start, shared.stop, wants_titles=wants_titles)
         if body.version.honours_ranges is False:
@@ -279,7 +282,7 @@ class HttpRangeReader:
             known = self._version
             try:
                 body = await open_range(
-                    self._client,
+                    self.client,
                     download.url,
                     start,
                     stop if total is None else min(stop, total),

@@ -8,6 +8,7 @@ The format has no standard; SHOUTcast and Icecast agree on this much.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 _TITLE: Final = re.compile(r"StreamTitle='(.*?)'(?:;|\0|$)", re.DOTALL)
@@ -64,7 +65,7 @@ def _title(block: bytes) -> str | None:
     return None if match is None else match[1].strip("\0 ")
 
 
-def icy_interval(headers: dict[str, str]) -> int | None:
+def icy_interval(headers: Mapping[str, str]) -> int | None:
     """Return the value of `icy-metaint`; None if it is missing or out of range."""
     text = headers.get("icy-metaint", "").strip()
     value = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0

@@ -702,9 +702,10 @@ class Driver:
     def statistics(self) -> StreamStatistics:
         """Return a snapshot. From any thread."""
         planned, end, first = self._planner.statistics(), self._end, self.writer.first_byte_at
+        live = self.live
         return StreamStatistics(
             bytes=self.pipe.statistics().bytes_read,
-            requests=planned.requests + self._page_limit.reads,
+            requests=planned.requests + self._page_limit.reads if live is None else live.requests,
             pages=planned.pages,
             retries=planned.retries,
             hedges=planned.hedges,
@@ -722,8 +723,8 @@ class Driver:
             strategy_reason=self._forms.reason,
             mime_type=self._handler.mime_type,
             capacity_bytes=self.pipe.capacity_bytes,
-            reconnects=0 if self.live is None else self.live.reconnects,
-            is_live=self._was_live,
+            reconnects=0 if live is None else live.reconnects,
+            is_live=self._was_live or (live is not None and live.duration_seconds is None),
             notifications=self._notifications,
             skipped_bytes=self._skipped_bytes,
         )

@@ -46,6 +46,7 @@ class RadioReader:
         """`connect` asks for the station anew; `first` is its first answer. `jitter` returns numbers from 0
         to 1, so that listeners who were cut off together do not return together."""
         self.live = LiveSource(has_own_patience=True, seek=self._go_live)
+        self.live.requests = 1
         self._connect, self._server, self._jitter = connect, server, jitter
         self._body: RangeBody | None = first
         self._connection = _Connection(first)
@@ -83,6 +84,7 @@ class RadioReader:
         if self._failures > 1:
             longest = min(FIRST_PAUSE_SECONDS * 2.0 ** (self._failures - 2), LONGEST_PAUSE_SECONDS)
             await trio.sleep(longest * (0.5 + self._jitter() / 2))
+        self.live.requests += 1
         self.live.reconnects += 1
         try:
             self._body = body = await self._connect()

@@ -127,7 +127,6 @@ class SocketStream(httpcore2.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 (httpcore2's interface)
         if self._head:
             await self.write(b"", timeout)
-            self._awaits_status = True
         if self._awaits_status:
             self._awaits_status = False
             first = await self.read(max_bytes, timeout)
@@ -152,7 +151,7 @@ class SocketStream(httpcore2.AsyncNetworkStream):
         if self._head:
             buffer, self._head = self._head + buffer, b""
         elif buffer.endswith(b"\r\n\r\n"):
-            self._head = bytes(buffer)
+            self._head, self._awaits_status = bytes(buffer), True
             return
         if timeout is not None:
             await self._stream.write(buffer, timeout)

@@ -261,7 +261,8 @@ def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], No
                 if event.skipped_seconds is not None:
                     missing = f"the next {event.skipped_seconds:.0f} s"
                 terminal.say(
-                    f"{escape_line(server)} no longer has {missing}; going on at the earliest part that exists",
+                    f"{escape_line(server)} no longer has {missing}; going on at the earliest part that"
+                    " exists",
                     style="yellow",
                     whole=True,
                 )

@@ -17,7 +17,6 @@ from urllib.parse import quote
 from playhead.client.call_results.call_result import as_media
 from playhead.client.call_results.media import ResourceMedia
 from playhead.client.live.forms import web_form
-from playhead.client.live.hls import LinkRate
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.http_range_reader import PLAY_BYTES, HttpRangeReader
 from playhead.client.transports.http_client import guarded_client
@@ -28,6 +27,7 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import Origin, check_url
 from playhead.redaction import redacted_url
 from playhead.results.candidates import title_of
+from playhead.stream.live_source import LinkRate
 from playhead.stream.negotiation import RangeForm
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.reader import RangeStream, open_forms

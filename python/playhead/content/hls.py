@@ -21,7 +21,6 @@ from playhead.redaction import redacted_url
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MIME: Final = "application/vnd.apple.mpegurl"
 FIRST_BITS_PER_SECOND: Final = 128_000
 """The highest bandwidth to choose before a rate was measured: most links carry it."""
 USED_SHARE: Final = 0.7

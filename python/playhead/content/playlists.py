@@ -14,13 +14,20 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urljoin
 
 from playhead.content.audio import split_mime
-from playhead.errors import BlockedAddressError, ContentError, LimitError, PlayheadError
+from playhead.errors import (
+    BlockedAddressError,
+    ContentError,
+    LimitError,
+    PlayheadError,
+    UnsupportedFormatError,
+)
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.redaction import redacted_url
 
 _MIME: Final = re.compile(
     r"(?:audio|application)/(?:(?:x-)?mpegurl|(?:x-)?scpls|pls\+xml|vnd\.apple\.mpegurl)"
 )
+HLS_MIME: Final = "application/vnd.apple.mpegurl"
 SUFFIXES: Final = (".m3u", ".m3u8", ".pls")
 _SUFFIX: Final = re.compile(r"[^?#]*\.(?:m3u8?|pls)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _HEAD: Final = re.compile(r"\s*(?:#EXTM3U\b|\[playlist\]\s)", re.IGNORECASE)
@@ -117,6 +124,13 @@ async def playlist_items(
 
 def _check_scheme(entry: PlaylistEntry, playlist: Playlist) -> None:
     is_file = entry.address[:5].lower() == "file:" or not _SCHEME.match(entry.address)
+    if entry.is_hls and not is_file:
+        return  # it has already been read
+    if entry.is_hls:
+        raise UnsupportedFormatError(
+            f"{_where(playlist.address)}expected an HLS playlist at a URL, which can be read again as it"
+            " grows, got one in a file or in text; pass its URL"
+        )
     if not (WEB_URL.match(entry.address) or (playlist.is_local and is_file)):
         expected = "a URL of the web or a file" if playlist.is_local else "an http or https URL"
         raise BlockedAddressError(f"expected {expected} in a playlist, got {entry.address[:80]!r}")

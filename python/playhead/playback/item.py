@@ -41,7 +41,6 @@ from playhead.playback.state import (
 from playhead.stream.options import StreamEvent, StreamResumed, StreamSkipped, StreamTitle, StreamWaiting
 from playhead.stream.source import Demand, Playable, Reader
 
-
 LIVE_EDGE_SECONDS = 1.0
 """The audio that is left before the newest part of a live item after a jump there: as much as a player that has run
 dry waits for."""

@@ -63,6 +63,7 @@ NO_SEEK = (
 )
 CLOSED = "stream: expected an open stream, but its owner closed it (left its `async with`); open it again"
 JUMP_BYTES = 64 * GIB
+"""The distance of a seek in a live stream: more than any form delivers between two seeks."""
 WHOLE_FRAMES_BYTES = 288
 """A skip is a multiple of this, so that PCM continues with a whole frame: of up to 12 bytes, or of 16, 18, 24, 32
 or 36."""

@@ -2,8 +2,8 @@
 
     form (trio) ── begin_part, set_title ──▶ LiveSource ◀── read, next_part ── decoder (its thread)
 
-The bytes of a radio that was connected again, or of HLS after a change of its encoding, are not one file. They
-are **parts**, and each needs a new decoder. A part ends for the decoder as a file does; `next_part` leads to
+The bytes of a radio that was connected again, or of HLS after a change of its encoding, are not one file:
+they are parts, and each needs a new decoder. A part ends for the decoder as a file does; `next_part` leads to
 the one after it. Titles are reported when the decoder gets to their place.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,11 +24,19 @@ TimeSeek = Callable[[float], tuple[float, float] | None]
 """Moves a form to a time; see `Reader.seek_time`. The read that is under way is cancelled afterwards."""
 
 
+@dataclass(slots=True)
+class LinkRate:
+    """The rate of the newest HLS segment, for the choice of the next stream's variant."""
+
+    bits_per_second: float | None = None
+
+
 class LiveSource:
     """The parts and titles of one stream. The form writes them before the bytes that they are about."""
 
     def __init__(self, *, has_own_patience: bool = False, seek: TimeSeek) -> None:
-        """`has_own_patience`: the form decides when it gives up, not the stream. `seek` raises `SeekError`."""
+        """`has_own_patience`: the form decides when it gives up, not the stream. `seek` may raise
+        `SeekError`."""
         self.has_own_patience = has_own_patience
         self.seek = seek
         self.requests = self.reconnects = 0

@@ -250,8 +250,8 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
     @property
     def seekable(self) -> bool:
-        """False for the strategies `poll` and `cursor`, whose bytes are handed out once. A live stream seeks by
-        time (`seek_time`)."""
+        """False for the strategies `poll` and `cursor`, whose bytes are handed out once. A radio and HLS seek
+        by time (`seek_time`)."""
         return not self.is_queue
 
     def can_seek(self, offset: int) -> bool:

@@ -13,16 +13,18 @@ from typing import Final
 
 import trio
 
-from playhead.client.live.hls import HlsReader, LinkRate
+from playhead.client.live.hls import HlsReader
 from playhead.client.live.radio import RadioReader
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.http_range_reader import HttpRangeReader
+from playhead.client.transports.http_client import HttpClient
 from playhead.content.playlists import HLS_HEAD_BYTES, is_hls
 from playhead.errors import PlayheadError
 from playhead.extras import require_extra
 from playhead.limits import Limits
+from playhead.stream.live_source import LinkRate
 from playhead.stream.negotiation import LateForm, RangeForm
 from playhead.stream.options import StreamOptions
-
 
 _LIST_HEAD: Final = b"\xef\xbb\xbf#EXTM3U"
 
@@ -57,23 +59,53 @@ def web_form(
             return [RangeForm(name="radio", read=radio, reason="endless", is_queue=True, live=radio.live)]
         if not is_list:
             return [await make_plain()]
-        require_extra("formats", "HLS playlists")
-        await trio.to_thread.run_sync(import_module, "m3u8")
-        # The decoder will need it, and it takes longer to load than the first segment to arrive.
-        threading.Thread(target=import_module, args=("av",), daemon=True).start()
         data = await body.take(limits.playlist_bytes + 1)
-        hls = HlsReader(
-            reader.client,
-            body.url,
-            data,
-            limits=limits,
-            patience_seconds=options.patience_seconds,
-            rate=rate,
-            arrivals=reader.arrivals,
-        )
-        await stack.enter_async_context(aclosing(hls))
+        url = body.final_url
         return [
-            RangeForm(name="hls", read=hls, reason="a playlist of segments", is_queue=True, live=hls.live)
+            await open_hls(
+                reader.client,
+                url,
+                data,
+                options=options,
+                limits=limits,
+                rate=rate,
+                arrivals=reader.arrivals,
+                stack=stack,
+            )
         ]
 
     return LateForm(name="http-range", find=find)
+
+
+async def open_hls(
+    client: HttpClient,
+    url: str,
+    data: bytes,
+    *,
+    options: StreamOptions,
+    limits: Limits,
+    rate: LinkRate,
+    arrivals: Arrivals | None,
+    stack: AsyncExitStack,
+    read_list: Callable[[], Awaitable[bytes]] | None = None,
+) -> RangeForm:
+    """Return the form of an HLS playlist; see `HlsReader`.
+
+    Raises `UsageError` without the extra `formats`.
+    """
+    require_extra("formats", "HLS playlists")
+    await trio.to_thread.run_sync(import_module, "m3u8")
+    # The decoder will need it, and it takes longer to load than the first segment to arrive.
+    threading.Thread(target=import_module, args=("av",), daemon=True).start()
+    hls = HlsReader(
+        client,
+        url,
+        data,
+        limits=limits,
+        patience_seconds=options.patience_seconds,
+        rate=rate,
+        arrivals=arrivals,
+        read_list=read_list,
+    )
+    await stack.enter_async_context(aclosing(hls))
+    return RangeForm(name="hls", read=hls, reason="a playlist of segments", is_queue=True, live=hls.live)

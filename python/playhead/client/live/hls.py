@@ -30,7 +30,7 @@ from playhead.errors import (
 from playhead.limits import KIB, MIB, Limits
 from playhead.redaction import redacted_url
 from playhead.stream.answer import Page
-from playhead.stream.live_source import LiveSource
+from playhead.stream.live_source import LinkRate, LiveSource
 from playhead.stream.options import StreamSkipped
 
 EMPTY_SECONDS: Final = 0.5
@@ -47,13 +47,6 @@ KEY_BYTES: Final = 16
 """The size of a key (AES-128)."""
 MEASURED_BYTES: Final = 16 * KIB
 """The smallest segment whose rate counts: a smaller one measures the latency."""
-
-
-@dataclass(slots=True)
-class LinkRate:
-    """The rate of the newest segment, for the choice of the next stream's variant."""
-
-    bits_per_second: float | None = None
 
 
 class _Cipher:
@@ -77,7 +70,8 @@ class _Cipher:
             rest: bytes = self._unpadder.update(self._decryptor.finalize()) + self._unpadder.finalize()
         except ValueError as error:
             raise ContentError(
-                f"{self._name}: expected a segment that its key (AES-128) decrypts, got other bytes ({error})",
+                f"{self._name}: expected a segment that its key (AES-128) decrypts, got other bytes"
+                f" ({error})",
                 offset=0,
             ) from error
         return rest
@@ -305,7 +299,8 @@ class HlsReader:
             await body.aclose()
         if len(whole) > allowed:
             raise LimitError(
-                f"{redacted_url(data.url)}: expected at most {allowed} bytes of a playlist, map or key, got more",
+                f"{redacted_url(data.url)}: expected a playlist, map or key of at most {allowed} bytes, got"
+                " more",
                 limit="playlist_bytes",
                 allowed=allowed,
                 got=len(whole),

@@ -292,8 +292,8 @@ async def open_range(
     `headers` are sent to the URL's own origin only. `known` is the version of earlier answers, for
     `If-Range`. The caller compares the version of this answer (`ResourceVersion.joined`), because other
     answers may have arrived meanwhile. `wants_titles` asks a radio server for titles between its audio
-    (`content.icy`), which every other server ignores. `arrivals` is notified of the bytes. Only `http_origins` may be read
-    over http, in redirects too; None allows any.
+    (`content.icy`), which every other server ignores. `arrivals` is notified of the bytes. Only
+    `http_origins` may be read over http, in redirects too; None allows any.
 
     Raises:
         RangePastEndError: the resource ends at or before `start` (HTTP 416).

@@ -346,8 +346,8 @@ def cut_short(body: RangeBody, error: PlayheadError) -> StreamBrokenError:
     """Return the error for a body without an announced length that broke off. It is made while it is sent, so
     another request would make another one: speech would begin again."""
     return StreamBrokenError(
-        f"{error}: expected its end, after {body.position} bytes; it announces no length and may be made as it"
-        " is sent, so it is not asked for again; play it again to hear it from the start",
+        f"{error}: expected its end, after {body.position} bytes; it announces no length and may be made as"
+        " it is sent, so it is not asked for again; play it again to hear it from the start",
         offset=body.position,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from importlib import import_module
 from typing import Final
 
@@ -22,6 +23,7 @@ from playhead.content.playlists import HLS_HEAD_BYTES, is_hls
 from playhead.errors import PlayheadError
 from playhead.extras import require_extra
 from playhead.limits import Limits
+from playhead.stream.answer import Page
 from playhead.stream.live_source import LinkRate
 from playhead.stream.negotiation import LateForm, RangeForm
 from playhead.stream.options import StreamOptions
@@ -59,20 +61,20 @@ def web_form(
             return [RangeForm(name="radio", read=radio, reason="endless", is_queue=True, live=radio.live)]
         if not is_list:
             return [await make_plain()]
-        data = await body.take(limits.playlist_bytes + 1)
-        url = body.final_url
-        return [
-            await open_hls(
+        try:
+            hls = await open_hls(
                 reader.client,
-                url,
-                data,
+                body.final_url,
+                await body.take(limits.playlist_bytes + 1),
                 options=options,
                 limits=limits,
                 rate=rate,
                 arrivals=reader.arrivals,
                 stack=stack,
             )
-        ]
+        except PlayheadError as error:
+            hls = RangeForm(name="hls", read=partial(_raise, error), is_queue=True)
+        return [hls]
 
     return LateForm(name="http-range", find=find)
 
@@ -109,3 +111,7 @@ async def open_hls(
     )
     await stack.enter_async_context(aclosing(hls))
     return RangeForm(name="hls", read=hls, reason="a playlist of segments", is_queue=True, live=hls.live)
+
+
+async def _raise(error: PlayheadError, _start: int, _end: int) -> Page:
+    raise error

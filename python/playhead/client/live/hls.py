@@ -23,6 +23,7 @@ from playhead.errors import (
     ContentError,
     HttpRefusedError,
     LimitError,
+    RangePastEndError,
     SeekError,
     StreamBrokenError,
     TransportError,
@@ -316,6 +317,8 @@ class HlsReader:
             if reading.body is None and left:
                 reading.body = await self._open(reading, data.start + reading.position, stop)
             chunk = b"" if reading.body is None else (await reading.body.receive())[:left]
+        except RangePastEndError:
+            chunk = b""  # an empty segment, or one that broke off at its very end
         except HttpRefusedError:
             if self._list is None or self._list.is_ended or reading.position:
                 raise

@@ -1,5 +1,5 @@
-"""Live streams for tests: HLS files made once by the FFmpeg program, a web in memory that serves them and a radio
-that is cut, and a decoder of the whole."""
+"""Live streams for tests: HLS files made once by the FFmpeg program, a web in memory that serves them, and a
+decoder of the whole."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _SPLIT = {"adts": ("-segment_time", "1"), "ts": ("-hls_time", "1"), "fmp4": ("-h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HlsFiles:
-    """One piece of 4 s in one form: its files by name, its segments in order, and FFmpeg's own decode of them,
-    joined, as floats."""
+    """One piece of 4 s in one form: its files by name, its segments in order, and FFmpeg's own decode of
+    them, joined, as floats."""
 
     form: str
     files: Mapping[str, bytes]
@@ -193,7 +193,8 @@ class MemoryWeb:
                 server_name="radio.example",
                 last_received=arrivals.last_received,
             )
-            yield await stack.enter_async_context(stream)
+            async with stream as opened:
+                yield opened
 
     async def decoded(self, path: str, *, rate: LinkRate | None = None) -> bytes:
         """Play a path to its end as fast as it arrives, and return its PCM."""
@@ -223,3 +224,26 @@ def decode_all(stream: RangeStream) -> bytes:
         return b"".join(iter(lambda: bytes(memoryview(decoder.read()).cast("B")), b""))
     finally:
         decoder.close()
+
+
+def decode_some(stream: RangeStream, n_bytes: int) -> bytes:
+    """The first `n_bytes` of PCM, or more, of a stream that may have no end."""
+    decoder, pcm = decoder_of(stream), b""
+    try:
+        while len(pcm) < n_bytes and (piece := bytes(memoryview(decoder.read()).cast("B"))):
+            pcm += piece
+        return pcm
+    finally:
+        decoder.close()
+
+
+def tagged_opus(number: int, run_directory: Path) -> bytes:
+    """Half a second of Ogg Opus with a title."""
+    place = run_directory / f"link-{number}.opus"
+    with FileLock(f"{place}.lock"):
+        if not place.exists():
+            tone = f"sine=frequency={300 + 200 * number}:sample_rate=48000:duration=0.5"
+            tags = ("-metadata", f"title=Song {number}", "-metadata", "artist=Band")
+            ffmpeg("-f", "lavfi", "-i", tone, "-c:a", "libopus", *tags, "new.opus", cwd=run_directory)
+            (run_directory / "new.opus").rename(place)
+    return place.read_bytes()

@@ -133,16 +133,16 @@ class Web:
                 server_name=name,
                 stack=stack,
             )
-            yield await stack.enter_async_context(
-                open_forms(
-                    [form],
-                    options=options,
-                    limits=self._limits,
-                    size_bytes=None,
-                    server_name=name,
-                    last_received=reader.arrivals.last_received,
-                )
+            stream = open_forms(
+                [form],
+                options=options,
+                limits=self._limits,
+                size_bytes=None,
+                server_name=name,
+                last_received=reader.arrivals.last_received,
             )
+            async with stream as opened:  # left before what the form opens on `stack`
+                yield opened
 
     def _reader(self, url: str) -> HttpRangeReader:
         return HttpRangeReader(self._client, encoded_url(url), run_bytes=PLAY_BYTES, arrivals=Arrivals())

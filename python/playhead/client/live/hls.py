@@ -133,6 +133,7 @@ class HlsReader:
         """When each listed segment begins, in seconds from the first that was played."""
         self._end_seconds = 0.0
         self._reading: _Reading | None = None
+        self._turn = trio.Lock()
         self._left: list[_Reading] = []
         """What a seek has left, to be closed."""
         self._map: ByteRange | None = None
@@ -153,6 +154,10 @@ class HlsReader:
         Raises `StreamBrokenError` for a list that stands still, `UnsupportedFormatError` and `ContentError`
         for what cannot be played, and otherwise as `open_range`.
         """
+        async with self._turn:  # after a timeout the next call comes before the end of this one
+            return await self._next(start)
+
+    async def _next(self, start: int) -> Page:
         while True:
             while self._left:
                 await self._close(self._left.pop())

@@ -50,6 +50,7 @@ class RadioReader:
         self._connect, self._server, self._jitter = connect, server, jitter
         self._body: RangeBody | None = first
         self._connection = _Connection(first)
+        self._turn = trio.Lock()
         self._failures = 0
         """The connections in a row without audio."""
         self._loss: PlayheadError | None = None
@@ -60,17 +61,24 @@ class RadioReader:
         Raises `StreamBrokenError` after `RECONNECTS` connections without audio, and for a refusal (403, 404),
         which is final. Cancelled: the connection is lost, and the next call makes another one.
         """
+        async with self._turn:  # after a timeout the next call comes before the end of this one
+            return await self._next(start)
+
+    async def _next(self, start: int) -> Page:
         while True:
             try:
                 body = self._body or await self._reconnect(start)
                 chunk = await body.receive()
+            except StreamBrokenError:
+                raise
             except TransportError as error:
                 self._loss = error
                 await self._lose()
                 continue
             except trio.Cancelled:
-                with trio.CancelScope(shield=True):
-                    await self._lose()
+                if self._body is not None:
+                    with trio.CancelScope(shield=True):
+                        await self._lose()
                 raise
             if not chunk:
                 await self._lose()

@@ -42,6 +42,7 @@ from playhead.errors import (
     RangeNotHonouredError,
     RangePastEndError,
     ResourceChangedError,
+    TransportError,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits, check_block
 from playhead.net_guard import REDIRECTS, Origin, check_url
@@ -162,6 +163,8 @@ class RangeBody:
     """The number of bytes still to drop, if the origin ignored the range and sends the bytes before it."""
     _rest: bytes = field(default=b"", repr=False)
     """Bytes that have arrived and were not taken yet."""
+    failure: TransportError | None = None
+    """The error that cut off a body of unknown length, after the bytes that `take` has returned."""
     is_over: bool = False
     """True once the body has ended."""
 
@@ -179,22 +182,27 @@ class RangeBody:
         """
         pieces: list[bytes] = []
         missing = n_bytes
-        with as_playhead_errors(self.url):
-            while missing:
-                chunk = self._rest or await self._next()
-                if not chunk:
-                    break
-                if self._skip:
-                    dropped = min(self._skip, len(chunk))
-                    self._skip -= dropped
-                    self._rest = chunk[dropped:]
-                    continue
-                piece, self._rest = chunk[:missing], chunk[missing:]
-                pieces.append(piece)
-                missing -= len(piece)
-                self.position += len(piece)
-            if self.position == self.end and not self._rest and self._is_framed():
-                self._rest = await self._next()  # the end of the message, which frees the connection
+        try:
+            with as_playhead_errors(self.url):
+                while missing:
+                    chunk = self._rest or await self._next()
+                    if not chunk:
+                        break
+                    if self._skip:
+                        dropped = min(self._skip, len(chunk))
+                        self._skip -= dropped
+                        self._rest = chunk[dropped:]
+                        continue
+                    piece, self._rest = chunk[:missing], chunk[missing:]
+                    pieces.append(piece)
+                    missing -= len(piece)
+                    self.position += len(piece)
+                if self.position == self.end and not self._rest and self._is_framed():
+                    self._rest = await self._next()  # the end of the message, which frees the connection
+        except TransportError as error:
+            if not (self.position and self.is_endless):
+                raise
+            self.failure = error
         if self.end is not None:
             self._check_length(missing)
         return b"".join(pieces)
@@ -202,9 +210,12 @@ class RangeBody:
     async def receive(self) -> bytes:
         """Return the bytes that have arrived, at least one; none at the end of the body. For a body without a
         range. Raises as `take`."""
-        if not self._rest:
-            return await self.take(1) + self._rest_now()
-        return self._rest_now()
+        if self._rest:
+            return self._rest_now()
+        first = await self.take(1)
+        if not first and self.failure is not None:
+            raise self.failure
+        return first + self._rest_now()
 
     def _rest_now(self) -> bytes:
         rest, self._rest = self._rest, b""
@@ -248,6 +259,8 @@ class RangeBody:
         return "content-length" in headers or "transfer-encoding" in headers
 
     async def _next(self) -> bytes:
+        if self.failure is not None:
+            raise self.failure
         chunk = await self._response.receive()
         if not chunk:
             self.is_over = True

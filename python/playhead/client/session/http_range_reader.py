@@ -25,7 +25,6 @@ from playhead.client.session.http_range import UNKNOWN_VERSION, RangeBody, chang
 from playhead.client.transports.http_client import HttpClient
 from playhead.errors import (
     ConnectionLostError,
-    DeadlineError,
     HttpRefusedError,
     HttpStatusError,
     PlayheadError,
@@ -104,6 +103,8 @@ class HttpRangeReader:
         self._read_bytes = 0
         """Offset of the end of the furthest page that was read. The resource has at least this many bytes."""
         self._bodies: list[_SharedBody] = []
+        self._broken: StreamBrokenError | None = None
+        """The error of a body that broke off and must not be asked for again."""
         self._failure: PlayheadError | None = None
         """The error of `begin`, which the first page raises."""
         self.file: FileValue | None = None
@@ -130,7 +131,7 @@ class HttpRangeReader:
         while at < end and not self._ends_at(at):
             try:
                 piece, mime_type = await self._piece(at, end)
-            except RangePastEndError:
+            except (RangePastEndError, StreamBrokenError):
                 if not pieces:
                     raise
                 break
@@ -188,6 +189,8 @@ class HttpRangeReader:
         """Return bytes from `start` on, at most up to `end`; none at the end of the resource."""
         was_closed = False
         while True:
+            if self._broken is not None and start >= self._broken.offset:
+                raise self._broken
             # There is no checkpoint between here and the lock, so the lock's queue has the order of the
             # claims.
             shared = self._claim(start, end)
@@ -223,12 +226,9 @@ class HttpRangeReader:
                 if shared.is_over or shared.position != start:
                     return None
                 body = shared.body or await self._open_body(shared, start)
-                try:
-                    piece = await body.take(end - start)
-                except (ConnectionLostError, DeadlineError) as error:
-                    if body.is_endless and body.position:
-                        raise cut_short(body, error) from error
-                    raise
+                piece = await body.take(end - start)
+                if body.failure is not None:
+                    self._broken = cut_short(body, body.failure)
                 shared.position = body.position
                 is_read = not body.is_over
                 self._read_bytes = max(self._read_bytes, start + len(piece) if piece else 0)

@@ -10,6 +10,7 @@ It runs under asyncio and trio, as servers of the SDK and of FastMCP do.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from typing import Any, Final, cast
 import anyio
 import anyio.abc
 import mcp_types as types
-import trio
 from mcp.shared.exceptions import MCPError
 
 from playhead.cache import EARLIEST_META, LIVE_META
@@ -193,14 +193,15 @@ class GrowingItems:
                     types.INTERNAL_ERROR, f"{MOST_ITEMS} items are being made at once; wait until one ends"
                 )
             del self._items[ended]
-        self._items[key] = item
         run = partial(self._run, key, item, on_dropped)
-        if trio.lowlevel.in_trio_run():
+        if (trio := sys.modules.get("trio")) is not None and trio.lowlevel.in_trio_run():
             trio.lowlevel.spawn_system_task(run)
-            return
-        task = asyncio.get_running_loop().create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        else:
+            loop = asyncio.get_running_loop()
+            task = loop.create_task(run())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._items[key] = item
 
     async def _run(self, key: object, item: GrowingItem, on_dropped: Callable[[], None]) -> None:
         await item.run()
@@ -237,12 +238,9 @@ class GrowingSource:
 
     def start_now(self) -> None:
         """Start the item of an iterator, if a loop runs; otherwise the first read does."""
-        if callable(self._growing):
-            return
-        with suppress(RuntimeError):  # no loop runs yet
-            if not trio.lowlevel.in_trio_run():
-                asyncio.get_running_loop()
-            self.item({})
+        if not callable(self._growing):
+            with suppress(RuntimeError):  # no loop runs yet
+                self.item({})
 
     def item(self, values: Mapping[str, str]) -> GrowingItem:
         """Return the item of `values`, which is started if there is none.
@@ -263,7 +261,7 @@ class GrowingSource:
         else:
             iterator, on_dropped = growing, self.on_dropped
         item = GrowingItem(iterator=iterator, kept_bytes=self._kept_bytes)
-        self._items.start(uri, item, on_dropped=on_dropped)
+        self._items.start(uri, item, on_dropped=on_dropped)  # raises `RuntimeError` without a loop
         self._is_started = True
         item.subscribe(self, partial(self._announce, uri))
         return item

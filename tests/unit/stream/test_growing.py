@@ -1,4 +1,4 @@
-"""A stream of a resource that still grows: exact bytes, few requests, its end, and what the server dropped."""
+"""A stream of a resource that grows: exact bytes, few requests, its end, and what the server dropped."""
 
 from __future__ import annotations
 

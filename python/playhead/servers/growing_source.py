@@ -181,18 +181,22 @@ class GrowingItems:
     def get(self, key: object) -> GrowingItem | None:
         return self._items.get(key)
 
+    def make_room(self) -> None:
+        """Drop the oldest item that has ended if there are `MOST_ITEMS`. Raises `MCPError` if all grow."""
+        if len(self._items) < MOST_ITEMS:
+            return
+        ended = next((key for key, item in self._items.items() if item.is_over), None)
+        if ended is None:
+            raise MCPError(
+                types.INTERNAL_ERROR, f"{MOST_ITEMS} items are being made at once; wait until one ends"
+            )
+        del self._items[ended]
+
     def start(self, key: object, item: GrowingItem, *, on_dropped: Callable[[], None] = lambda: None) -> None:
         """Run `item` in a task that lives as long as the program's loop: no request, and no reader, owns it.
 
-        `on_dropped` is called when it can no longer be read. Raises `MCPError` if `MOST_ITEMS` grow already.
+        `on_dropped` is called when it can no longer be read.
         """
-        if len(self._items) >= MOST_ITEMS:
-            ended = next((each for each, old in self._items.items() if old.is_over), None)
-            if ended is None:
-                raise MCPError(
-                    types.INTERNAL_ERROR, f"{MOST_ITEMS} items are being made at once; wait until one ends"
-                )
-            del self._items[ended]
         run = partial(self._run, key, item, on_dropped)
         if (trio := sys.modules.get("trio")) is not None and trio.lowlevel.in_trio_run():
             trio.lowlevel.spawn_system_task(run)
@@ -245,12 +249,13 @@ class GrowingSource:
     def item(self, values: Mapping[str, str]) -> GrowingItem:
         """Return the item of `values`, which is started if there is none.
 
-        Raises `MCPError` as `GrowingItems.start`, and for an iterator whose item is no longer kept, and what the
+        Raises `MCPError` as `GrowingItems.make_room`, and for an iterator whose item is no longer kept, and what the
         callable raises.
         """
         uri = self.expand(**values)
         if (item := self._items.get(uri)) is not None:
             return item
+        self._items.make_room()
         growing, on_dropped = self._growing, lambda: None
         if callable(growing):
             iterator = growing(**values)

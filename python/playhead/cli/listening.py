@@ -302,8 +302,8 @@ def warn_of_server(seen: StreamStatistics, terminal: Terminal) -> None:
         )
     if seen.ended_by == "no-growth":
         terminal.warn(
-            f"the resource has not grown past {seen.end_bytes} bytes for long, and the server announces no end;"
-            " taken as its end"
+            f"the resource has not grown for long, and the server announces no end: taken as ended after"
+            f" {seen.end_bytes} bytes"
         )
 
 

@@ -163,7 +163,8 @@ class ItemResumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemSkipped:
-    """The server no longer has the next part of a live item, which continues at the earliest part that exists.
+    """The server no longer has the next part of a live item, which continues at the earliest part that
+    exists.
 
     A pause that was too long is the usual cause.
     """

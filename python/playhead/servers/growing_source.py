@@ -1,8 +1,9 @@
 """A source that still grows: the bytes of an async iterator, for any number of readers at once.
 
-The iterator runs in a task of its own, from the first read on, whether anyone reads or not: a speech engine does not
-wait for a slow listener. Of its bytes the newest `kept_bytes` are kept, and all of them for `ENDED_SECONDS` after its
-end. A reader that comes too late for a byte gets an error with the earliest offset there is.
+The iterator runs in a task of its own, from the first read on, whether anyone reads or not: a speech engine
+does not wait for a slow listener. Of its bytes the newest `kept_bytes` are kept, and all of them for
+`ENDED_SECONDS` after its end. A reader that comes too late for a byte gets an error with the earliest offset
+there is.
 
 It runs under asyncio and trio, as servers of the SDK and of FastMCP do.
 """
@@ -75,8 +76,8 @@ class GrowingItem:
     def read(self, start: int, end: int) -> ResourceBytes:
         """Return the bytes `[start, end)`, as far as they exist.
 
-        Raises `MCPError` with the earliest offset for bytes that were dropped, and at the end of an item whose
-        iterator has failed.
+        Raises `MCPError` with the earliest offset for bytes that were dropped, and at the end of an item
+        whose iterator has failed.
         """
         size_bytes, is_live = self.size_bytes, not self.is_over
         if start < self.earliest:
@@ -95,6 +96,11 @@ class GrowingItem:
         # A failed source never has an end.
         return ResourceBytes(data=data, total_bytes=size_bytes, is_live=is_live or self.error is not None)
 
+    async def wait_over(self) -> None:
+        """Wait until the iterator has ended or failed."""
+        while not self.is_over:
+            await self._grown.wait()
+
     async def run(self) -> None:
         """Take everything from the iterator. Raises nothing of it."""
         try:
@@ -107,7 +113,7 @@ class GrowingItem:
                 try:
                     async for chunk in self.iterator:
                         self._append(chunk)
-                except Exception as error:  # the readers get it
+                except Exception as error:  # noqa: BLE001 - the readers get it
                     self.error = error
                 self._end()
                 tasks.cancel_scope.deadline = anyio.current_time() + LAST_SECONDS
@@ -164,7 +170,7 @@ class GrowingItem:
                     if is_last:
                         return
                     await anyio.sleep(NOTIFY_SECONDS)
-        except Exception:  # its connection has ended
+        except Exception:  # noqa: BLE001 - whatever a connection that has ended raises
             return
         finally:
             del self._subscribers[key]
@@ -249,8 +255,8 @@ class GrowingSource:
     def item(self, values: Mapping[str, str]) -> GrowingItem:
         """Return the item of `values`, which is started if there is none.
 
-        Raises `MCPError` as `GrowingItems.make_room`, and for an iterator whose item is no longer kept, and what the
-        callable raises.
+        Raises `MCPError` as `GrowingItems.make_room`, and for an iterator whose item is no longer kept, and
+        what the callable raises.
         """
         uri = self.expand(**values)
         if (item := self._items.get(uri)) is not None:

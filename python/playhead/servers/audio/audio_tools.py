@@ -90,7 +90,7 @@ SET_VOLUME = types.Tool(
 
 SPEAK = types.Tool(
     name="speak",
-    description="Speaks a text, and returns a link to the speech, which is heard while it is synthesised.",
+    description="Speaks text, and returns a link to the speech, which is heard while it is synthesised.",
     input_schema={
         "type": "object",
         "properties": {
@@ -284,7 +284,7 @@ class AudioTools:
         link = await speech.link(text)
         if waits:
             await _report_link(context, link)
-            await speech.wait_spoken(link)
+            link = await speech.spoken(link)
         return types.CallToolResult(content=[link])
 
 

@@ -28,7 +28,7 @@ URI: Final = "speech://{id}.wav"
 PIECE_BYTES: Final = 64 * 1024
 """The most that is taken from the program at once; it writes 4 KiB."""
 TEXT_CHARS: Final = 100_000
-"""Limits a text: two hours of speech."""
+"""Limits the text of one call: two hours of speech."""
 MOST_WAITING: Final = 32
 """Limits the texts whose speech has not been read yet. Links to the oldest ones end."""
 TITLE_CHARS: Final = 60
@@ -68,12 +68,15 @@ class Speech:
         link.name = link.title = shortened(" ".join(text.split()), TITLE_CHARS)
         return link
 
-    async def wait_spoken(self, link: types.ResourceLink) -> None:
-        """Wait until the speech behind `link` is synthesised. Raises `MCPError` if that failed."""
-        values = self._resource.match(str(link.uri)) or {}
-        item = self._resource.growing_item(**{name: str(value) for name, value in values.items()})
+    async def spoken(self, link: types.ResourceLink) -> types.ResourceLink:
+        """Wait until the speech behind `link` is synthesised, and return the link with its size. Raises
+        `MCPError` if that failed."""
+        values = self._resource.known(self._resource.match(str(link.uri)) or {}, {})
+        item = self._resource.growing_item(**values)
         await item.wait_over()
         item.read(item.size_bytes, item.size_bytes)  # raises the error of a failed source
+        now = await self._resource.link(**values)
+        return link.model_copy(update={"size": now.size, "meta": now.meta})
 
     def _spoken(self, id: str) -> AsyncIterator[bytes]:
         text = self._texts.pop(id, None)

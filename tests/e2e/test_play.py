@@ -20,6 +20,7 @@ import pytest
 import trio
 
 from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, environment, playhead
+from tests.servers.audio_tools import AUDIO_TOOLS
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.shared import SharedServers
 
@@ -183,7 +184,7 @@ def test_the_url_of_a_server_shows_what_it_has_to_play(shared: SharedServers) ->
     assert "musicPlayer(query)" in done.stdout.decode()
     assert f"playhead play {shared.audio} TOOL [KEY=VALUE]..." in done.stderr
     report = playhead("play", shared.audio, "--json").json
-    assert [tool["name"] for tool in report["tools"]] == ["musicPlayer", "set_volume"]
+    assert [tool["name"] for tool in report["tools"]] == AUDIO_TOOLS
     assert report["resources"] == []
 
 

@@ -8,7 +8,7 @@ the keys of `--json`.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -105,8 +105,9 @@ async def listen(
     *,
     options: StreamOptions | None = None,
     settings: Listening = Listening(),
+    more: Callable[[], Awaitable[Sequence[Playable]]] | None = None,
 ) -> None:
-    """Play `media` one after another into `sink`, and fill `heard`.
+    """Play `media` one after another into `sink`, and fill `heard`. Then play what `more` returns.
 
     At a terminal, keys control the player. If there are several items, each is named before its audio starts,
     and each failure is printed at once. Raises the first failure once all are over, and `SeekError` if the
@@ -130,6 +131,10 @@ async def listen(
         try:
             with terminal.showing(partial(_view, player, watched)):
                 await _play_from(player, watched, settings.start_seconds)
+                if more is not None and (later := await more()):
+                    watched += [WatchedMedia(each, options=options) for each in later]
+                    heard.items += Heard.of(later).items
+                    await player.enqueue(watched[-len(later) :])
                 await player.wait_finished()
         finally:
             state = player.snapshot()
@@ -314,8 +319,8 @@ def warn_of_server(seen: StreamStatistics, terminal: Terminal) -> None:
         )
     if seen.ended_by == "no-growth":
         terminal.warn(
-            f"the resource has not grown past {seen.end_bytes} bytes for long, and the server announces no end;"
-            " taken as its end"
+            f"the resource has not grown for long, and the server announces no end: taken as ended after"
+            f" {seen.end_bytes} bytes"
         )
 
 

@@ -42,8 +42,8 @@ from playhead.stream.options import StreamEvent, StreamResumed, StreamSkipped, S
 from playhead.stream.source import Demand, Playable, Reader
 
 LIVE_EDGE_SECONDS = 1.0
-"""The audio that is left before the newest part of a live item after a jump there: as much as a player that has run
-dry waits for."""
+"""The audio that is left before the newest part of a live item after a jump there: as much as a player that
+has run dry waits for."""
 
 
 @dataclass(slots=True, kw_only=True)

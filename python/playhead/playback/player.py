@@ -393,7 +393,8 @@ class Player:
     async def go_live(self) -> None:
         """Continue a live item at its newest part, about a second before its present end, paused or not.
 
-        Raises `SeekError` if nothing plays, or if the item is not live or cannot be sought. Cancelled: as `seek`.
+        Raises `SeekError` if nothing plays, or if the item is not live or cannot be sought. Cancelled: as
+        `seek`.
         """
         item = self._controller.item
         newest = None if item is None else item.newest_seconds

@@ -64,7 +64,7 @@ class PlayerState:
     is_live: bool = False
     """True while the source of the item still grows."""
     stream_title: str | None = None
-    """What a live item plays now, by its source: the piece of music on a radio."""
+    """The piece that a live item plays now, by its source, such as the music on a radio."""
     truncated: bool = False
     """True if the stream ended early: its container announces more, or lacks the mark of its end. See
     `finding`."""
@@ -165,7 +165,8 @@ class ItemResumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemSkipped:
-    """The server no longer has the next part of a live item, which continues at the earliest part that exists.
+    """The server no longer has the next part of a live item, which continues at the earliest part that
+    exists.
 
     A pause that was too long is the usual cause.
     """

@@ -1,8 +1,9 @@
 """A source that still grows: the bytes of an async iterator, for any number of readers at once.
 
-The iterator runs in a task of its own, from the first read on, whether anyone reads or not: a speech engine does not
-wait for a slow listener. Of its bytes the newest `kept_bytes` are kept, and all of them for `ENDED_SECONDS` after its
-end. A reader that comes too late for a byte gets an error with the earliest offset there is.
+The iterator runs in a task of its own, from the first read on, whether anyone reads or not: a speech engine
+does not wait for a slow listener. Of its bytes the newest `kept_bytes` are kept, and all of them for
+`ENDED_SECONDS` after its end. A reader that comes too late for a byte gets an error with the earliest offset
+there is.
 
 It runs under asyncio and trio, as servers of the SDK and of FastMCP do.
 """
@@ -10,6 +11,7 @@ It runs under asyncio and trio, as servers of the SDK and of FastMCP do.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
@@ -19,7 +21,6 @@ from typing import Any, Final, cast
 import anyio
 import anyio.abc
 import mcp_types as types
-import trio
 from mcp.shared.exceptions import MCPError
 
 from playhead.cache import EARLIEST_META, LIVE_META
@@ -75,8 +76,8 @@ class GrowingItem:
     def read(self, start: int, end: int) -> ResourceBytes:
         """Return the bytes `[start, end)`, as far as they exist.
 
-        Raises `MCPError` with the earliest offset for bytes that were dropped, and at the end of an item whose
-        iterator has failed.
+        Raises `MCPError` with the earliest offset for bytes that were dropped, and at the end of an item
+        whose iterator has failed.
         """
         size_bytes, is_live = self.size_bytes, not self.is_over
         if start < self.earliest:
@@ -95,6 +96,11 @@ class GrowingItem:
         # A failed source never has an end.
         return ResourceBytes(data=data, total_bytes=size_bytes, is_live=is_live or self.error is not None)
 
+    async def wait_over(self) -> None:
+        """Wait until the iterator has ended or failed."""
+        while not self.is_over:
+            await self._grown.wait()
+
     async def run(self) -> None:
         """Take everything from the iterator. Raises nothing of it."""
         try:
@@ -107,7 +113,7 @@ class GrowingItem:
                 try:
                     async for chunk in self.iterator:
                         self._append(chunk)
-                except Exception as error:  # the readers get it
+                except Exception as error:  # noqa: BLE001 - the readers get it
                     self.error = error
                 self._end()
                 tasks.cancel_scope.deadline = anyio.current_time() + LAST_SECONDS
@@ -164,7 +170,7 @@ class GrowingItem:
                     if is_last:
                         return
                     await anyio.sleep(NOTIFY_SECONDS)
-        except Exception:  # its connection has ended
+        except Exception:  # noqa: BLE001 - whatever a connection that has ended raises
             return
         finally:
             del self._subscribers[key]
@@ -181,26 +187,31 @@ class GrowingItems:
     def get(self, key: object) -> GrowingItem | None:
         return self._items.get(key)
 
+    def make_room(self) -> None:
+        """Drop the oldest item that has ended if there are `MOST_ITEMS`. Raises `MCPError` if all grow."""
+        if len(self._items) < MOST_ITEMS:
+            return
+        ended = next((key for key, item in self._items.items() if item.is_over), None)
+        if ended is None:
+            raise MCPError(
+                types.INTERNAL_ERROR, f"{MOST_ITEMS} items are being made at once; wait until one ends"
+            )
+        del self._items[ended]
+
     def start(self, key: object, item: GrowingItem, *, on_dropped: Callable[[], None] = lambda: None) -> None:
         """Run `item` in a task that lives as long as the program's loop: no request, and no reader, owns it.
 
-        `on_dropped` is called when it can no longer be read. Raises `MCPError` if `MOST_ITEMS` grow already.
+        `on_dropped` is called when it can no longer be read.
         """
-        if len(self._items) >= MOST_ITEMS:
-            ended = next((each for each, old in self._items.items() if old.is_over), None)
-            if ended is None:
-                raise MCPError(
-                    types.INTERNAL_ERROR, f"{MOST_ITEMS} items are being made at once; wait until one ends"
-                )
-            del self._items[ended]
-        self._items[key] = item
         run = partial(self._run, key, item, on_dropped)
-        if trio.lowlevel.in_trio_run():
+        if (trio := sys.modules.get("trio")) is not None and trio.lowlevel.in_trio_run():
             trio.lowlevel.spawn_system_task(run)
-            return
-        task = asyncio.get_running_loop().create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        else:
+            loop = asyncio.get_running_loop()
+            task = loop.create_task(run())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._items[key] = item
 
     async def _run(self, key: object, item: GrowingItem, on_dropped: Callable[[], None]) -> None:
         await item.run()
@@ -237,22 +248,20 @@ class GrowingSource:
 
     def start_now(self) -> None:
         """Start the item of an iterator, if a loop runs; otherwise the first read does."""
-        if callable(self._growing):
-            return
-        with suppress(RuntimeError):  # no loop runs yet
-            if not trio.lowlevel.in_trio_run():
-                asyncio.get_running_loop()
-            self.item({})
+        if not callable(self._growing):
+            with suppress(RuntimeError):  # no loop runs yet
+                self.item({})
 
     def item(self, values: Mapping[str, str]) -> GrowingItem:
         """Return the item of `values`, which is started if there is none.
 
-        Raises `MCPError` as `GrowingItems.start`, and for an iterator whose item is no longer kept, and what the
-        callable raises.
+        Raises `MCPError` as `GrowingItems.make_room`, and for an iterator whose item is no longer kept, and
+        what the callable raises.
         """
         uri = self.expand(**values)
         if (item := self._items.get(uri)) is not None:
             return item
+        self._items.make_room()
         growing, on_dropped = self._growing, lambda: None
         if callable(growing):
             iterator = growing(**values)
@@ -263,7 +272,7 @@ class GrowingSource:
         else:
             iterator, on_dropped = growing, self.on_dropped
         item = GrowingItem(iterator=iterator, kept_bytes=self._kept_bytes)
-        self._items.start(uri, item, on_dropped=on_dropped)
+        self._items.start(uri, item, on_dropped=on_dropped)  # raises `RuntimeError` without a loop
         self._is_started = True
         item.subscribe(self, partial(self._announce, uri))
         return item

@@ -115,11 +115,13 @@ def ranged_resource(
             variables `start` and `end` are added unless it has them.
         source: a file (read anew for each range, so that it may change between two), the bytes, or a
             `ReadCallable`, which a template with variables needs.
-        growing: in place of `source`, an async iterator of bytes that are still being made, such as speech; or a
-            callable that returns one for the template's variables. It runs once, from now on (a callable's: from
-            the first link or read on), and any number of clients read it meanwhile. It can be read until ten
-            minutes after its end; a server keeps at most 32. Clients are notified of its growth; those of revisions
-            before 2026-07-28 only if the first such resource was added before they connected, as a callable is.
+        growing: in place of `source`, an async iterator of bytes that are still being made, such as speech;
+        or a
+            callable that returns one for the template's variables. It runs once, from now on (a callable's:
+            from the first link or read on), and any number of clients read it meanwhile. It can be read until
+            ten minutes after its end; a server keeps at most 32. Clients are notified of its growth; those of
+            revisions before 2026-07-28 only if the first such resource was added before they connected, as a
+            callable is.
         kept_bytes: the newest bytes of `growing` that are kept (64 MiB).
         name: the last part of the URI by default.
         title, description: as in any resource.
@@ -139,8 +141,8 @@ def ranged_resource(
     Raises:
         UsageError: `server` is not such a server; `uri` is not a URI or template, or has a fragment; `source`
             is not an existing file, bytes or a callable; a template has variables and `source` is not a
-            callable, or does not take them; `sha256` is not a SHA-256 in hexadecimal; both or neither of `source`
-            and `growing` are given, or `files` with `growing`.
+            callable, or does not take them; `sha256` is not a SHA-256 in hexadecimal; both or neither of
+            `source` and `growing` are given, or `files` with `growing`.
         MCPError: 32 items of `growing` are being made already.
     """
     template, variables = _parse(uri)
@@ -223,6 +225,13 @@ class RangedResource:
             size=None if piece.is_live else piece.total_bytes,
             _meta=_present({ETAG_META: piece.etag, LIVE_META: piece.is_live}) or None,
         )
+
+    def growing_item(self, **values: str) -> GrowingItem:
+        """Return the bytes that `growing` has made so far, which starts if it has not. Raises `MCPError` if
+        it cannot, and `UsageError` for a resource with a `source`."""
+        if not isinstance(self._source, GrowingSource):
+            raise UsageError(f"{self.uri}: expected a resource that grows, got one with a source")
+        return self._source.item(values)
 
     async def file(self, **values: str) -> dict[str, Any]:
         """Describe the resource as a file of SEP-2631: `uri`, `name`, `mimeType`, and `size` and `digest` if

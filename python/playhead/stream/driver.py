@@ -65,8 +65,8 @@ CLOSED = "stream: expected an open stream, but its owner closed it (left its `as
 JUMP_BYTES = 64 * GIB
 """The distance of a seek in a live stream: more than any form delivers between two seeks."""
 WHOLE_FRAMES_BYTES = 288
-"""A skip is a multiple of this, so that PCM continues with a whole frame: of up to 12 bytes, or of 16, 18, 24, 32
-or 36."""
+"""A skip is a multiple of this, so that PCM continues with a whole frame: of up to 12 bytes, or of 16, 18,
+24, 32 or 36."""
 TIMER_GRAIN_SECONDS = 0.001
 """The shortest sleep, so that other tasks run even if a timer is already due."""
 
@@ -125,8 +125,9 @@ class Driver:
         remark: Callable[[bool], str] = lambda _: "",
         is_live: bool = False,
     ) -> None:
-        """`size_bytes` is the present size if `is_live`. `last_received` returns the time of the server's last sign of life, 0.0 before the first. `remark`
-        completes an error message; see `FormNegotiation`."""
+        """`size_bytes` is the present size if `is_live`. `last_received` returns the time of the server's
+        last sign of life, 0.0 before the first. `remark` completes an error message; see
+        `FormNegotiation`."""
         self._forms = FormNegotiation(list(forms), server_name, remark)
         self._options = options
         self._server_name = server_name
@@ -321,8 +322,8 @@ class Driver:
         skipped_bytes = -(-(earliest - at) // WHOLE_FRAMES_BYTES) * WHOLE_FRAMES_BYTES
         if self._options.profile == "save":
             raise StreamBrokenError(
-                f"{self._server_name}: expected the bytes from {at} on, got those from {earliest} on: the server"
-                " has dropped the others; read it sooner, or play it",
+                f"{self._server_name}: expected the bytes from {at} on, got those from {earliest} on: the"
+                " server has dropped the others; read it sooner, or play it",
                 offset=at,
             )
         self._joined_at = at + skipped_bytes

@@ -104,8 +104,8 @@ class StreamOptions:
     """The resource's size, in place of the link's. A hint, which one read confirms."""
 
     live: bool | None = None
-    """True if the resource still grows: its present end is not its end. None: as the link, the server or a page
-    declares it."""
+    """True if the resource still grows: its present end is not its end. None: as the link, the server or a
+    page declares it."""
 
     timeout: float = 30.0
     """A read is cancelled, and retried, after this many seconds without a byte of its answer."""
@@ -134,8 +134,8 @@ class StreamOptions:
     calls can be repeated. For a look at the beginning of a resource that is not played."""
 
     on_event: Callable[[StreamEvent], None] | None = None
-    """Called in the trio thread when the reader has waited for three seconds, when bytes arrive again, and when
-    a live source skips some; must not block or raise."""
+    """Called in the trio thread when the reader has waited for three seconds, when bytes arrive again, and
+    when a live source skips some; must not block or raise."""
 
     def __post_init__(self) -> None:
         if self.strategy is not None and self.strategy not in STRATEGY_NAMES:

@@ -170,8 +170,8 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     async def seek(self, offset: int) -> None:
         """Continue at `offset`, in bytes. Within the ring this is free; elsewhere new reads replace the old.
 
-        An offset past the end reads as the end, and one past the present end of a live source as that one. Raises the stream's own error if it is broken, and
-        `UsageError` if it is not `seekable`.
+        An offset past the end reads as the end, and one past the present end of a live source as that one.
+        Raises the stream's own error if it is broken, and `UsageError` if it is not `seekable`.
         """
         _check_offset(offset)
         await trio.lowlevel.checkpoint()

@@ -138,9 +138,10 @@ class ResponseHandler:
             block_bytes=self.limits.block_bytes,
             ranged=not (self.plan is not None and self.plan.page_bytes is None),
         )
-        # While a resource grows, an answer may be older than others. It was sent once its first byte was there.
-        is_growing = outcome.is_live or self.planner.present_bytes is not None
-        size_bytes, served_to = outcome.size_bytes, request.start if is_growing else self.planner.served_to
+        size_bytes, served_to = outcome.size_bytes, self.planner.served_to
+        if outcome.is_live or self.planner.present_bytes is not None:
+            # The answer may be older than others, but not than the bytes before its first one.
+            served_to = min(served_to, request.start)
         if size_bytes is not None and size_bytes < served_to:
             raise ResourceChangedError(
                 f"{self.server_name}: the resource changed while it was read: the page at byte"
@@ -158,7 +159,8 @@ class ResponseHandler:
         is_growing = self.planner.present_bytes is not None
         if page.is_live or (is_growing and page.is_live is None):
             announces_end = page.is_live is not None
-            self.planner.set_growing(now, max(answer.end, size_bytes or 0), announces_end=announces_end)
+            served_to = answer.end if answer.n_bytes else 0
+            self.planner.set_growing(now, max(served_to, size_bytes or 0), announces_end=announces_end)
         elif is_growing:
             self.planner.set_grown(now, size_bytes)
         elif page.total_bytes is not None:

@@ -130,8 +130,8 @@ class Reader(ABC):
         """Report how urgently bytes are needed from now on. Called in the trio thread; idempotent."""
 
     def set_in_hand(self, in_hand_seconds: Callable[[], float]) -> None:  # noqa: B027  # a file never grows
-        """Let the reader call `in_hand_seconds` for the audio that the player has before it needs new bytes. A
-        live source is asked for growth before half of it is played. Called in the trio thread."""
+        """Let the reader call `in_hand_seconds` for the audio that the player has before it needs new bytes.
+        A live source is asked for growth before half of it is played. Called in the trio thread."""
 
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:  # noqa: B027  # a file never waits
         """Also call `on_event` when the reader waits for bytes, and when they arrive again; see

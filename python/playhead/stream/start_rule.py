@@ -38,8 +38,8 @@ class StartRule:
     ) -> bool:
         """See `RangeStream.can_play`. `total_bytes` is the resource's size, if known. From any thread.
 
-        Of a live source the bytes up to the present end count. The arrival of more is unknown, and waiting for it
-        would delay the audio.
+        Of a live source the bytes up to the present end count. The arrival of more is unknown, and waiting
+        for it would delay the audio.
         """
         self.in_flight.bytes_per_second = bytes_per_second
         if self.pipe.closed:  # every byte has arrived

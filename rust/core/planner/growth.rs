@@ -250,8 +250,8 @@ impl Planner {
         let Some(growth) = &mut self.growth else {
             return;
         };
-        if self.frontier == flight.end {
-            self.frontier = flight.start;
+        if self.frontier == flight.end || flight.start >= growth.size {
+            self.frontier = self.frontier.min(flight.start);
         }
         if flight.purpose == Purpose::Probe || flight.issued_at < growth.raised_at {
             return; // it was sent before the growth was known

@@ -135,7 +135,7 @@ class HlsReader:
         self._reading: _Reading | None = None
         self._turn = trio.Lock()
         self._left: list[_Reading] = []
-        """What a seek has left, to be closed."""
+        """The segments that seeks have left, to be closed."""
         self._map: ByteRange | None = None
         self._map_data = b""
         self._keys: dict[str, bytes] = {}

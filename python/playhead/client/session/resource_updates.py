@@ -1,9 +1,9 @@
 """The notifications of a server that a resource has changed, for streams of resources that grow.
 
-A stream follows its resource while it grows (`RangeForm.follow_growth`). In revisions with a handshake that is a
-`resources/subscribe`, whose notifications name the URI, and a `resources/unsubscribe` at the end. Since 2026-07-28
-(SEP-2575) it is a `subscriptions/listen` of its own, whose notifications name the id of that request. A lost
-subscription is made again; meanwhile the stream polls.
+A stream follows its resource while it grows (`RangeForm.follow_growth`). In revisions with a handshake that
+is a `resources/subscribe`, whose notifications name the URI, and a `resources/unsubscribe` at the end. Since
+2026-07-28 (SEP-2575) it is a `subscriptions/listen` of its own, whose notifications name the id of that
+request. A lost subscription is made again; meanwhile the stream polls.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class ResourceUpdates:
             listener.on_notified()
 
     async def follow(self, uri: str, listener: GrowthListener) -> None:
-        """Subscribe to `uri` for `listener`, and again whenever that ends. Returns if the server does not notify.
+        """Subscribe to `uri` for `listener`, and again whenever that ends. Returns if the server does not
+        notify.
 
         Cancelled: unsubscribes in the background.
         """

@@ -7,7 +7,7 @@ leniently. `stream` retries reads that failed with `TransportError`; tool_calls.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import trio
 
 from playhead.cache import BLOCK_BYTES
-from playhead.client.call_results.call_result import CallResult, as_media, classify_result
+from playhead.client.call_results.call_result import CallResult, as_media, classify_result, linked
 from playhead.client.call_results.media import Head, ResourceMedia
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.connection import Connection
@@ -42,6 +42,7 @@ from playhead.client.session.streams import (
 from playhead.client.session.supervisor import Supervisor
 from playhead.client.session.tool_calls import ToolCaller
 from playhead.config.servers import ServerConfig
+from playhead.content import parse_blocks
 from playhead.errors import ProtocolError, SessionLostError, UsageError, naming_descriptor_limit
 from playhead.limits import Limits
 from playhead.net_guard import is_loopback
@@ -262,6 +263,7 @@ class Session:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - limits silence, which no cancel scope does
         on_progress: OnProgress | None = None,
+        on_media: Callable[[ResourceMedia], None] | None = None,
         policy: Policy | None = None,
         registry: ResponseRegistry | None = None,
     ) -> CallResult:
@@ -276,8 +278,10 @@ class Session:
         `timeout` is in seconds from the last byte or progress report (default: the server's own setting, then
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends the call despite progress.
         `on_progress` is awaited with the newest report, one call at a time, in a task of this call; if it
-        raises, the call ends with its exception. A result with `isError` is returned, not raised. A tool that
-        can only run as a task runs as one.
+        raises, the call ends with its exception. `on_media` is called with each resource that the server
+        names while the call goes on (`_meta["playhead/link"]` of a report), which can be played at once; the
+        result has it again, under the same URI. It must not block. A result with `isError` is returned, not
+        raised. A tool that can only run as a task runs as one.
 
         `tools/list` is sent in two cases only: before the first call to a server that offers tasks, and if a
         server of the newest revision refuses the call because of missing headers (-32020), which the tool's
@@ -290,7 +294,13 @@ class Session:
         for a JSON-RPC error; `ProtocolError` or `LimitError` for an unusable answer. Cancelling sends
         `notifications/cancelled`.
         """
-        result = await self._caller.call(name, arguments, seconds=timeout, on_progress=on_progress)
+        result = await self._caller.call(
+            name,
+            arguments,
+            seconds=timeout,
+            on_progress=on_progress,
+            on_link=None if on_media is None else partial(self._on_link, on_media, name, set()),
+        )
         return await classify_result(
             result,
             policy=policy or self.policy,
@@ -302,6 +312,16 @@ class Session:
             server=self.name,
             tool=name,
         )
+
+    def _on_link(
+        self, on_media: Callable[[ResourceMedia], None], tool: str, known: set[str], link: object
+    ) -> None:
+        """Pass a valid link on, the first time that the call's progress names it."""
+        (block,) = parse_blocks({"content": [link]}, limits=self._limits, server=self.name)
+        fields = block.fields or {}
+        if fields.get("type") == "resource_link" and fields["uri"] not in known:
+            known.add(fields["uri"])
+            on_media(linked(fields, streams=self, tool=tool))
 
     # --- prompts -----------------------------------------------------------------------------------
 

@@ -208,6 +208,7 @@ class ToolCaller:
         *,
         seconds: float | None,
         on_progress: OnProgress | None,
+        on_link: Callable[[object], None] | None = None,
         arrivals: Arrivals | None = None,
     ) -> dict[str, Any]:
         """Call a tool and return the raw result; see `Session.call_tool`.
@@ -228,6 +229,7 @@ class ToolCaller:
             silent_seconds=silent,
             total_seconds=total,
             on_progress=on_progress,
+            on_link=on_link,
             arrivals=arrivals,
         )
 

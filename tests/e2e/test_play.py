@@ -224,10 +224,14 @@ def test_ls_lists_tools_resources_templates_and_prompts(shared: SharedServers) -
     done = playhead("ls", shared.audio)
     assert done.code == 0
     text = done.stdout.decode()
-    for part in ("2 tools", "musicPlayer(query)", "1 template", "resource://read_from_http", "1 prompt"):
+    speaks = len(AUDIO_TOOLS) - 2
+    templates = "2 templates" if speaks else "1 template"
+    shown = ("musicPlayer(query)", templates, "resource://read_from_http", "1 prompt")
+    for part in (f"{len(AUDIO_TOOLS)} tools", *shown):
         assert part in text
     report = playhead("ls", shared.audio, "--json").json
-    assert [len(report[name]) for name in ("tools", "resources", "templates", "prompts")] == [2, 0, 1, 1]
+    counts = [len(report[name]) for name in ("tools", "resources", "templates", "prompts")]
+    assert counts == [len(AUDIO_TOOLS), 0, 1 + speaks, 1]
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def play(
     Of several items each follows the one before without a gap if its format is
     the same. At a terminal, keys control the player: space pauses, left and
     right seek by 5 s, up and down change the volume, n and p go to the next
-    and the previous item, q quits.
+    and the previous item, l to the newest part of a live one, q quits.
     """
     given = flags.stream_options()
     stdout_has = "the object of --json" if flags.json_output else ""

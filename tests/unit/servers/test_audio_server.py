@@ -20,7 +20,7 @@ import trio.testing
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.shared.uri_template import UriTemplate
 
-from playhead.client import connect
+from playhead.client import ResourceMedia, connect
 from playhead.errors import ServerError, UsageError
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server, serve
@@ -582,3 +582,27 @@ async def test_a_link_to_speech_that_was_never_asked_for_is_unknown(slow_engine:
     async with client() as connected:
         with pytest.raises(MCPError, match="unknown speech 'x'"):
             await read_blob(connected, {"uri": "speech://x.wav", "arguments": {"start": 0, "end": 9}})
+
+
+async def test_a_report_of_progress_names_the_link_while_the_call_goes_on(slow_engine: Path) -> None:
+    named: list[ResourceMedia] = []
+    over = trio.Event()
+    async with open_audio_server(AudioServerOptions(mixer="memory")) as server, connect(server) as session:
+
+        async def speak() -> None:
+            arguments = {"text": "secret words", "wait": True}
+            result = await session.call_tool("speak", arguments, on_media=named.append)
+            (media,) = result.media
+            assert (media.uri, media.size_bytes) == (named[0].uri, 12)
+            over.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(speak)
+            while not named:
+                await trio.testing.wait_all_tasks_blocked(0.001)
+            async with named[0].open() as stream:
+                assert await stream.receive_some(5) == b"secre"
+                assert not over.is_set()
+                (slow_engine / "go on").touch()
+                assert await stream.read_all() == b"t words"
+    assert len(named) == 1

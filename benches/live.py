@@ -118,7 +118,7 @@ class Listener:
 
 
 async def advance(clock: MockClock, player: Player, media: LiveMedia) -> None:
-    """Move the clock whenever every task waits for it, and the decoder waits for bytes or has audio in hand."""
+    """Move the clock whenever every task waits for it, and the decoder waits for bytes or has audio."""
     while True:
         await trio.testing.wait_all_tasks_blocked()
         late = time.monotonic() + PATIENT_SECONDS
@@ -245,11 +245,9 @@ async def compare(directory: Path, clock: MockClock) -> int:
     segments, expected = speech(directory)
     live = await replay(segments, expected, clock)
     waits = await replay(segments, expected, clock, wait=TOOL_ENDS)
-    print(
-        f"playhead: first sound at {live.first_sound:.3f} s, {live.after_first_segment * 1000:.0f} ms after the"
-    )
-    print(f"last byte of the first segment; underruns {live.underruns}; every sample once: {live.is_exact};")
-    print(f"{live.requests} requests; ended at {live.ended_at:.1f} s")
+    print(f"playhead: first sound at {live.first_sound:.3f} s")
+    print(f"  {live.after_first_segment * 1000:.0f} ms after the last byte of the first segment")
+    print(f"  every sample once: {live.is_exact}; underruns {live.underruns}; {live.requests} requests")
     print(f"a client that waits for the end: first sound at {waits.first_sound:.3f} s")
     is_good = live.is_exact and not live.underruns and live.after_first_segment <= LATE_SECONDS
     return int(not is_good)

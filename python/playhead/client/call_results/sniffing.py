@@ -154,7 +154,8 @@ class Sniffing:
             if candidate.playlist is not None:
                 opened: Verdict | Playlist = Playlist(candidate.playlist, address)
             elif candidate.row == "playlist":
-                data = await self._head_of(link(candidate.index), self.limits.playlist_bytes + 1)
+                listed = replace(link(candidate.index), mime_type=None)  # the list, not what it plays
+                data = await self._head_of(listed, self.limits.playlist_bytes + 1)
                 if isinstance(data, str):  # perhaps because it has text
                     data = (await self.streams.read_text(address)).encode(errors="replace")
                 opened = Playlist(data, address)

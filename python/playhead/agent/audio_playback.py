@@ -19,6 +19,7 @@ from playhead.playback.state import (
     ItemResumed,
     ItemSkipped,
     ItemStart,
+    ItemTitle,
     ItemWaiting,
     PlayerEvent,
     PlayerState,
@@ -126,7 +127,9 @@ class AudioPlayback:
                     )
                 case ItemResumed() if self._unfinished[event.title]:
                     await emit(AudioResumed(round=self._round, title=event.title, seconds=event.seconds))
-                case ItemWaiting() | ItemResumed() | ItemSkipped() | ItemStart() | StateChange():
+                case (
+                    ItemWaiting() | ItemResumed() | ItemSkipped() | ItemTitle() | ItemStart() | StateChange()
+                ):
                     pass
                 case _:
                     assert_never(event)

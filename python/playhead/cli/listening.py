@@ -7,6 +7,7 @@ the keys of `--json`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -194,6 +195,7 @@ async def _tell(
         ItemResumed,
         ItemSkipped,
         ItemStart,
+        ItemTitle,
         ItemWaiting,
         StateChange,
     )
@@ -220,6 +222,9 @@ async def _tell(
                 heard[event.index]["error"] = {"type": type(error).__name__, "message": message}
                 if len(heard) > 1 and not terminal.json_output:
                     terminal.fail(message, about=event.title)  # once, if all fail for the same reason
+            case ItemTitle(stream_title=stream_title):
+                heard[event.index]["stream_title"] = stream_title
+                terminal.say(f"now {escape_line(stream_title)}")
             case ItemWaiting() | ItemResumed() | ItemSkipped():
                 pass  # `waiting_lines` prints these, with the server's name
             case _:
@@ -236,16 +241,17 @@ def _view(player: Player, watched: Sequence[WatchedMedia]) -> PlayerView:
 
 def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], None]:
     """Return an `on_event` that prints one line on stderr when a stream starts or stops waiting."""
-    from playhead.stream.options import StreamResumed, StreamSkipped, StreamWaiting
+    from playhead.stream.options import StreamResumed, StreamSkipped, StreamTitle, StreamWaiting
 
     def say(event: StreamEvent) -> None:
         match event:
             case StreamWaiting():
                 error = event.last_error
+                until = f"giving up after {round(event.patience_seconds, 1):g} s (--{event.ended_by})"
+                until = until if event.patience_seconds < math.inf else "connecting again"
                 why = "" if error is None else f": {first_line(message_of(error, options=()))}"
                 terminal.say(
-                    f"waiting for {escape_line(server)}, no data for {event.seconds:.0f} s{why};"
-                    f" giving up after {round(event.patience_seconds, 1):g} s (--{event.ended_by})",
+                    f"waiting for {escape_line(server)}, no data for {event.seconds:.0f} s{why}; {until}",
                     style="yellow",
                     whole=True,
                 )
@@ -253,10 +259,15 @@ def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], No
                 terminal.say(
                     f"{escape_line(server)} is back after {event.seconds:.0f} s", style="green", whole=True
                 )
+            case StreamTitle():
+                pass  # the player's event has it
             case StreamSkipped():
+                missing = f"{human_bytes(event.skipped_bytes)} from byte {event.offset} on"
+                if event.skipped_seconds is not None:
+                    missing = f"the next {event.skipped_seconds:.0f} s"
                 terminal.say(
-                    f"{escape_line(server)} no longer has {human_bytes(event.skipped_bytes)} from byte"
-                    f" {event.offset} on; going on at the earliest part that exists",
+                    f"{escape_line(server)} no longer has {missing}; going on at the earliest part that"
+                    " exists",
                     style="yellow",
                     whole=True,
                 )
@@ -292,6 +303,7 @@ def stream_report(seen: StreamStatistics) -> dict[str, object]:
         "live": seen.is_live,
         "notifications": seen.notifications,
         "skipped_bytes": seen.skipped_bytes,
+        "reconnects": seen.reconnects,
     }
 
 

@@ -400,7 +400,12 @@ class Player:
         newest = None if item is None else item.newest_seconds
         if newest is None:
             raise SeekError("expected a live item that plays, got none; `seek` moves within other items")
-        await self.seek(newest)
+        if newest < math.inf:
+            await self.seek(newest)
+        else:  # a radio or HLS knows its newest part by itself
+            assert item is not None
+            await item.seek(newest)
+            self._events.send(StateChange(state=self.snapshot()))
 
     def set_volume(self, volume: int) -> None:
         """Set the volume of this item and the next ones, from 0 (silent) to 100 (samples unchanged, bit for

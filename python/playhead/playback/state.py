@@ -63,6 +63,8 @@ class PlayerState:
     """None if the stream's header does not contain it, and for a live item."""
     is_live: bool = False
     """True while the source of the item still grows."""
+    stream_title: str | None = None
+    """The piece that a live item plays now, by its source, such as the music on a radio."""
     truncated: bool = False
     """True if the stream ended early: its container announces more, or lacks the mark of its end. See
     `finding`."""
@@ -176,7 +178,19 @@ class ItemSkipped:
     """The audio that is missing, by the rate of the stream; None while that is unknown."""
 
 
-PlayerEvent = ItemStart | StateChange | ItemWaiting | ItemResumed | ItemSkipped | ItemEnd | ItemError
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemTitle:
+    """A live item names what it plays from here on: a radio's piece of music, a segment's title."""
+
+    index: int
+    title: str
+    """The item's own title: the station's."""
+    stream_title: str
+
+
+PlayerEvent = (
+    ItemStart | StateChange | ItemWaiting | ItemResumed | ItemSkipped | ItemTitle | ItemEnd | ItemError
+)
 
 
 # --- the machine ------------------------------------------------------------------------------------------

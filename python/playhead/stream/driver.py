@@ -24,13 +24,15 @@ from playhead.errors import (
     ConnectionLostError,
     DeadlineError,
     PlayheadError,
+    SeekError,
     SessionLostError,
     StreamBrokenError,
     UsageError,
 )
-from playhead.limits import KIB, Limits
+from playhead.limits import GIB, KIB, Limits
 from playhead.stream.answer import Answer, EndedBy, Page, ReadRange
 from playhead.stream.in_flight import Background, Flight, InFlight
+from playhead.stream.live_source import LiveSource
 from playhead.stream.negotiation import (
     FormNegotiation,
     GrowthListener,
@@ -60,6 +62,8 @@ NO_SEEK = (
     "order (strategy poll or cursor)"
 )
 CLOSED = "stream: expected an open stream, but its owner closed it (left its `async with`); open it again"
+JUMP_BYTES = 64 * GIB
+"""The distance of a seek in a live stream: more than any form delivers between two seeks."""
 WHOLE_FRAMES_BYTES = 288
 """A skip is a multiple of this, so that PCM continues with a whole frame: of up to 12 bytes, or of 16, 18,
 24, 32 or 36."""
@@ -445,6 +449,11 @@ class Driver:
         is_limited = not form.is_queue and form.name != "whole"
         self._read = partial(self._page_limit.read, form.read) if is_limited else form.read
         self.writer.on_stored = form.on_stored
+        if form.live is not None:
+            self.writer.lift_limit()
+            self.wait.is_endless = form.live.has_own_patience
+            form.live.notify = self.wait.notify
+            form.live.in_hand_seconds = self.in_hand_seconds
         # Pages that fit the ring only one at a time are not worth planning.
         if form.page_bytes is not None and 2 * form.page_bytes <= self.pipe.ahead_bytes:
             self._planner.set_page_bytes(form.page_bytes)
@@ -485,6 +494,7 @@ class Driver:
             support=self._support,
             ask=self._probe,
             on_end=self._finish,
+            is_live=self.live is not None,
         )
         # The handler keeps the plan without its answers, so that each is freed once it is fed.
         self._handler.plan = SequentialPlan(page_bytes=plan.page_bytes, is_queue=plan.is_queue)
@@ -528,6 +538,8 @@ class Driver:
     def _finish(self) -> None:
         """Report the end to the form and to the pipe. Called once every byte before it was written."""
         self._end = self._planner.end
+        if self.live is not None:
+            self._end = self.pipe.tail, "done"
         if (on_end := self._form.on_end) is not None and self._end is not None:
             on_end(self._end[0])
         self._in_flight.drop_all()  # copies of pages, and pages past the end
@@ -593,6 +605,24 @@ class Driver:
             if offset == self.pipe.head:
                 return
             raise UsageError(NO_SEEK)
+        self._move(offset)
+
+    def seek_time(self, seconds: float) -> tuple[float, float] | None:
+        """See `RangeStream.seek_time`."""
+        live = self.live
+        if self._broken is not None:
+            raise self._broken
+        self.require_open()
+        if live is None:
+            raise SeekError(NO_SEEK)
+        times = live.seek(seconds)
+        # Offsets of a live stream only order its bytes: go on where no answer on its way can be.
+        offset = (self.pipe.tail // JUMP_BYTES + 1) * JUMP_BYTES
+        self._move(offset)
+        live.moved(offset)
+        return times
+
+    def _move(self, offset: int) -> None:
         tail = self.pipe.tail
         if not self.pipe.kept_from <= offset <= tail:
             present_bytes = self._planner.present_bytes
@@ -624,6 +654,11 @@ class Driver:
     def present_bytes(self) -> int | None:
         """The present end of a live source; None for any other. From any thread."""
         return self._planner.present_bytes
+
+    @property
+    def live(self) -> LiveSource | None:
+        """The parts and titles of a live stream; None for another, and before its form is known."""
+        return self._forms.live
 
     @property
     def is_queue(self) -> bool:
@@ -669,9 +704,10 @@ class Driver:
     def statistics(self) -> StreamStatistics:
         """Return a snapshot. From any thread."""
         planned, end, first = self._planner.statistics(), self._end, self.writer.first_byte_at
+        live = self.live
         return StreamStatistics(
             bytes=self.pipe.statistics().bytes_read,
-            requests=planned.requests + self._page_limit.reads,
+            requests=planned.requests + self._page_limit.reads if live is None else live.requests,
             pages=planned.pages,
             retries=planned.retries,
             hedges=planned.hedges,
@@ -689,7 +725,8 @@ class Driver:
             strategy_reason=self._forms.reason,
             mime_type=self._handler.mime_type,
             capacity_bytes=self.pipe.capacity_bytes,
-            is_live=self._was_live,
+            reconnects=0 if live is None else live.reconnects,
+            is_live=self._was_live or (live is not None and live.duration_seconds is None),
             notifications=self._notifications,
             skipped_bytes=self._skipped_bytes,
         )

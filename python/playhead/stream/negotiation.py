@@ -27,6 +27,7 @@ from playhead.errors import (
 from playhead.escaping import shortened
 from playhead.retry import was_not_begun
 from playhead.stream.answer import EndedBy, ReadRange
+from playhead.stream.live_source import LiveSource
 from playhead.stream.result_pages import SHOWN_CHARS
 
 ROUNDS = 2
@@ -69,6 +70,8 @@ class RangeForm:
     """Why this form was chosen, as a clause."""
     is_queue: bool = False
     """True if each answer is the next piece, whatever the range: no seek is possible, and no repetition."""
+    live: LiveSource | None = None
+    """Set for a queue without a foreseeable end, whose bytes are in parts with titles."""
     on_delivered: Callable[[], None] = lambda: None
     """Called once, when the form has delivered its first byte."""
     on_stored: Callable[[int, Base64Text | bytes], None] | None = None
@@ -149,6 +152,11 @@ class FormNegotiation:
     def is_queue(self) -> bool:
         form = self.forms[self._index]
         return isinstance(form, RangeForm) and form.is_queue
+
+    @property
+    def live(self) -> LiveSource | None:
+        form = self.forms[self._index]
+        return form.live if isinstance(form, RangeForm) else None
 
     @property
     def reason(self) -> str:

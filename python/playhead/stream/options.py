@@ -34,7 +34,8 @@ class StreamWaiting:
     """The stream breaks once the reader has waited this long without a new byte. More than
     `StreamOptions.patience_seconds` if a part of an answer has arrived, for which `timeout` decides."""
     ended_by: Literal["patience", "timeout"] = "patience"
-    """The option that sets this limit: `patience_seconds` or `timeout`."""
+    """The option that sets this limit: `patience_seconds` or `timeout`. Neither if `patience_seconds` is
+    infinite: a radio counts its reconnects instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,13 @@ class StreamResumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTitle:
+    """A live stream names what it plays from here on."""
+
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSkipped:
     """The server no longer has the next bytes of a live source, so the stream continues at the earliest part
     that exists."""
@@ -53,9 +61,12 @@ class StreamSkipped:
     offset: int
     """The first byte that is missing."""
     skipped_bytes: int
+    """0 if only the duration of the missing audio is known."""
+    skipped_seconds: float | None = None
+    """The duration of the missing audio, if it is known."""
 
 
-StreamEvent = StreamWaiting | StreamResumed | StreamSkipped
+StreamEvent = StreamWaiting | StreamResumed | StreamSkipped | StreamTitle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +222,8 @@ class StreamStatistics:
     """The reason why this strategy is used, and the strategies that were refused before it."""
     mime_type: str | None
     capacity_bytes: int
+    reconnects: int = 0
+    """Connections of a radio after its first."""
     is_live: bool = False
     """True if the resource was still growing when it was read."""
     notifications: int = 0

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from playhead._core import decode_base64
 from playhead.cache import ETAG_META, LIVE_META, OFFSET_META, SIZE_META, strong_etag
 from playhead.content.blocks import items_of
 from playhead.content.formats import Base64Text, decoded_bytes
@@ -20,6 +21,18 @@ from playhead.stream.answer import Page, blob_bytes
 
 SHOWN_CHARS = 200
 """Limits the text to save for error messages where bytes were expected."""
+
+
+def resource_bytes(result: Mapping[str, Any], *, limits: Limits, server: str) -> bytes:
+    """Return the text or the decoded blobs of a result of `resources/read`. Raises as `page_of_contents`, and
+    `Base64Error`."""
+    page_of_contents(result, limits=limits, server=server)
+    data = b""
+    for item in items_of(result, "contents", method="resources/read", limits=limits, server=server):
+        fields = item if isinstance(item, dict) else {}
+        text = fields.get("text")
+        data += text.encode() if isinstance(text, str) else decode_base64(fields.get("blob", ""))
+    return data
 
 
 def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) -> Page:

@@ -11,9 +11,12 @@ from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from playhead.errors import SeekError
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from playhead.stream.live_source import LiveSource
     from playhead.stream.options import StreamEvent, StreamOptions, StreamStatistics
 
 
@@ -63,6 +66,21 @@ class Reader(ABC):
     def seek_from_thread(self, offset: int) -> None:
         """Continue at `offset`, counted from the reader's first byte. Only if `seekable`."""
         raise NotImplementedError(f"{type(self).__name__} cannot seek")
+
+    @property
+    def live(self) -> LiveSource | None:
+        """The parts and titles of a live stream, whose `readinto` returns 0 at the end of each part. None for
+        another; final once a byte was read."""
+        return None
+
+    def seek_time(self, seconds: float) -> tuple[float, float] | None:
+        """Continue a live stream at the time `seconds`, or at the nearest that its server has; infinity is
+        the newest. Returns the time of the first byte, and the time from which on to play; None if only
+        unheard audio was dropped.
+
+        Called from a thread. Raises `SeekError` if it cannot.
+        """
+        raise SeekError(f"{type(self).__name__} cannot seek")
 
     @property
     def buffered_range(self) -> tuple[int, int]:

@@ -431,21 +431,22 @@ class Session:
                 yield await stack.enter_async_context(stream)
                 return
             forms = StreamForms(media, options, self._forms, stack)
-            yield await stack.enter_async_context(
-                open_forms(
-                    await forms.find(),
-                    options=options,
-                    limits=self._limits,
-                    size_bytes=media.size_bytes,
-                    server_name=self.name,
-                    last_received=forms.arrivals.last_received,
-                    sha256=forms.sha256,
-                    counts=forms.counts,
-                    grid_bytes=0 if self._reads.cache is None else BLOCK_BYTES,
-                    remark=forms.remark,
-                    is_live=forms.is_live,
-                )
+            stream = open_forms(
+                await forms.find(),
+                options=options,
+                limits=self._limits,
+                size_bytes=media.size_bytes,
+                server_name=self.name,
+                last_received=forms.arrivals.last_received,
+                sha256=forms.sha256,
+                counts=forms.counts,
+                grid_bytes=0 if self._reads.cache is None else BLOCK_BYTES,
+                remark=forms.remark,
+                is_live=forms.is_live,
             )
+            # Left before what the forms open on `stack` as they are tried.
+            async with stream as opened:
+                yield opened
 
     async def read_text(self, uri: str) -> str:
         """Read the text of a resource; empty if it has none. Raises as `request`."""

@@ -10,7 +10,7 @@ from playhead.errors import UsageError
 EXTRAS: Final = {
     "cli": ("typer", "rich", "markdown_it"),
     "serve": ("prometheus_client",),
-    "formats": ("av",),
+    "formats": ("av", "m3u8"),
     "check": ("rich", "jinja2", "markupsafe", "tomlkit"),
     "langgraph": ("langgraph",),
     "valkey": ("valkey",),

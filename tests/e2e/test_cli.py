@@ -24,6 +24,7 @@ from tests.e2e.command import (
     shell,
     start,
 )
+from tests.servers.audio_tools import AUDIO_TOOLS
 from tests.servers.scripted_stdio import scripted_stdio
 from tests.servers.shared import SharedServers
 from tests.servers.wave import write_wave
@@ -188,7 +189,7 @@ def test_a_server_by_its_name_in_the_servers_file(tmp_path: Path) -> None:
     )
     done = playhead("tools", "home", "--trust", "--json", cwd=tmp_path)
     assert done.code == 0, done.stderr
-    assert [tool["name"] for tool in done.json["tools"]] == ["musicPlayer", "set_volume"]
+    assert [tool["name"] for tool in done.json["tools"]] == AUDIO_TOOLS
 
 
 # --- what a person gets wrong -----------------------------------------------------------------------

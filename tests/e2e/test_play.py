@@ -20,6 +20,7 @@ import pytest
 import trio
 
 from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, environment, playhead
+from tests.servers.audio_tools import AUDIO_TOOLS
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.shared import SharedServers
 
@@ -189,7 +190,7 @@ def test_the_url_of_a_server_shows_what_it_has_to_play(shared: SharedServers) ->
     assert "musicPlayer(query)" in done.stdout.decode()
     assert f"playhead play {shared.audio} TOOL [KEY=VALUE]..." in done.stderr
     report = playhead("play", shared.audio, "--json").json
-    assert [tool["name"] for tool in report["tools"]] == ["musicPlayer", "set_volume"]
+    assert [tool["name"] for tool in report["tools"]] == AUDIO_TOOLS
     assert report["resources"] == []
 
 
@@ -229,10 +230,14 @@ def test_ls_lists_tools_resources_templates_and_prompts(shared: SharedServers) -
     done = playhead("ls", shared.audio)
     assert done.code == 0
     text = done.stdout.decode()
-    for part in ("2 tools", "musicPlayer(query)", "1 template", "resource://read_from_http", "1 prompt"):
+    speaks = len(AUDIO_TOOLS) - 2
+    templates = "2 templates" if speaks else "1 template"
+    shown = ("musicPlayer(query)", templates, "resource://read_from_http", "1 prompt")
+    for part in (f"{len(AUDIO_TOOLS)} tools", *shown):
         assert part in text
     report = playhead("ls", shared.audio, "--json").json
-    assert [len(report[name]) for name in ("tools", "resources", "templates", "prompts")] == [2, 0, 1, 1]
+    counts = [len(report[name]) for name in ("tools", "resources", "templates", "prompts")]
+    assert counts == [len(AUDIO_TOOLS), 0, 1 + speaks, 1]
 
 
 @pytest.mark.parametrize(

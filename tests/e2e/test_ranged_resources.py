@@ -92,10 +92,11 @@ def fastmcp_programs() -> list[str]:
 @needs_gateways
 @pytest.mark.slow("starts a FastMCP server for each program of the page")
 async def test_the_programs_for_fastmcp_run_and_each_form_reads_their_resource(tmp_path: Path) -> None:
-    plain, with_files = fastmcp_programs()
+    plain, growing, with_files = fastmcp_programs()
     path = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(REPOSITORY / "python")}
     start = partial(trio.run_process, cwd=tmp_path, env=path, check=True)
     await start([PYTHON, "-c", plain])
+    await start([PYTHON, "-c", growing])
     (tmp_path / "song.mp3").write_bytes(SONG)
     content = with_files.replace("bytes(100_000)", "Path('song.mp3').read_bytes()")
     program = [PYTHON, "-c", f"from pathlib import Path\n{content}{SERVE}"]

@@ -16,6 +16,7 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
 from tests.e2e.command import HANG_SECONDS, playhead, start
+from tests.servers.audio_tools import AUDIO_TOOLS
 from tests.servers.messages import initialize, request
 
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.c2VjcmV0"
@@ -40,7 +41,7 @@ def endpoint(
 @pytest.mark.parametrize(
     ("arguments", "tools"),
     [
-        (["audio", "--mixer", "memory"], ["musicPlayer", "set_volume"]),
+        (["audio", "--mixer", "memory"], AUDIO_TOOLS),
         (["template"], ["calculator", "web_search", "document_analyzer", "knowledge_graph"]),
     ],
     ids=["audio", "template"],

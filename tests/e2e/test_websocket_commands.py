@@ -11,6 +11,7 @@ import pytest
 
 from playhead.cli.app import run
 from tests.e2e.command import serving
+from tests.servers.audio_tools import AUDIO_TOOLS
 
 MUSIC = Path(__file__).parents[2] / "python" / "playhead" / "servers" / "audio" / "music"
 
@@ -26,7 +27,7 @@ def test_tools_and_call_answer(url: str, capfd: pytest.CaptureFixture[str]) -> N
     assert url.startswith("ws://127.0.0.1:")
     assert run(["tools", url, "--json"]) == 0
     listed = json.loads(capfd.readouterr().out)
-    assert [tool["name"] for tool in listed["tools"]] == ["musicPlayer", "set_volume"]
+    assert [tool["name"] for tool in listed["tools"]] == AUDIO_TOOLS
     assert run(["call", url, "set_volume", "volume=40"]) == 0
     assert "Volume set to 40" in capfd.readouterr().out
 

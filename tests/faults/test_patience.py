@@ -19,7 +19,7 @@ from playhead.errors import (
     StreamBrokenError,
 )
 from playhead.stream.answer import Page
-from playhead.stream.options import StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
+from playhead.stream.options import StreamEvent, StreamOptions, StreamStatistics, StreamWaiting
 from playhead.stream.reader import RangeStream, open_stream
 from tests.faults.verdicts import retries_in_the_busiest_second
 from tests.servers.moods import (
@@ -58,7 +58,7 @@ class Heard:
     seconds: float = 0.0
     waits: list[tuple[int, float]] = field(default_factory=list)
     """Each wait: at which offset, and for how long."""
-    events: list[StreamWaiting | StreamResumed] = field(default_factory=list)
+    events: list[StreamEvent] = field(default_factory=list)
     statistics: StreamStatistics | None = None
 
     @property
@@ -372,7 +372,7 @@ async def test_a_busy_server_before_the_first_byte_is_waited_for(
 async def test_a_first_read_without_an_end_breaks_when_it_was_said_to(
     begins: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    heard, events = 0.0, list[StreamWaiting | StreamResumed]()
+    heard, events = 0.0, list[StreamEvent]()
 
     async def read(start: int, end: int) -> Page:
         nonlocal heard

@@ -26,6 +26,7 @@ MAY_USE = {
     "servers": {"serve"},
     "check": {"check", "langgraph"},
     "playback": {"formats"},
+    "hls.py": {"formats"},
     "cache": {"valkey"},
 }
 """The extras that a package, at any depth, may import from; all others import what is always installed."""

@@ -17,7 +17,9 @@ from playhead.playback.state import (
     ItemEnd,
     ItemError,
     ItemResumed,
+    ItemSkipped,
     ItemStart,
+    ItemTitle,
     ItemWaiting,
     PlayerEvent,
     PlayerState,
@@ -125,7 +127,9 @@ class AudioPlayback:
                     )
                 case ItemResumed() if self._unfinished[event.title]:
                     await emit(AudioResumed(round=self._round, title=event.title, seconds=event.seconds))
-                case ItemWaiting() | ItemResumed() | ItemStart() | StateChange():
+                case (
+                    ItemWaiting() | ItemResumed() | ItemSkipped() | ItemTitle() | ItemStart() | StateChange()
+                ):
                     pass
                 case _:
                     assert_never(event)

@@ -24,8 +24,8 @@ SILENCE: Final = TurnDecision(decision="stop", reason="the action response is te
 
 
 def player_tools(player: Player) -> PlayerTools:
-    """Return the tools `pause`, `resume`, `stop`, `next`, `previous`, `seek`, `set_volume`, `what_is_playing`
-    and `play_from_queue` of `player`, for `Agent(model, [player_tools(player), hub])`.
+    """Return the tools `pause`, `resume`, `stop`, `next`, `previous`, `seek`, `go_live`, `set_volume`,
+    `what_is_playing` and `play_from_queue` of `player`, for `Agent(model, [player_tools(player), hub])`.
 
     A call never raises: an invalid argument, an unseekable item and a closed player are error results for the
     model. The calls of one reply run one at a time, in their order. Approval rules see them as tools of

@@ -28,6 +28,13 @@ ETAG_META: Final = "playhead/etag"
 OFFSET_META: Final = "playhead/offset"
 SIZE_META: Final = "playhead/size"
 """The keys in the `_meta` of a page for the offset of its first byte and the current size of the resource."""
+LIVE_META: Final = "playhead/live"
+"""The key in the `_meta` of links and pages that tells whether the resource still grows: true or false. In
+the `data` of an error, false says that the resource will never have the requested bytes."""
+LINK_META: Final = "playhead/link"
+"""The key in the `_meta` of a report of a call's progress for a link that its result will have, too."""
+EARLIEST_META: Final = "playhead/earliest"
+"""The key in the `data` of an error for the first offset that the server still has."""
 MEMORY_BYTES: Final = 32 * MIB
 CLAIM_SECONDS: Final = 8.0
 """The lifetime of a claim. Listeners wait that long for a process that died. A read that takes longer is done

@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "trust": ("cli.trust", "Accept a directory's mcp.json and playhead-tools.toml."),
     "serve audio": (
         "servers.commands.example_servers",
-        "Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio.",
+        "Serve audio over MCP: musicPlayer, set_volume, speak, and ranged reads.",
     ),
     "serve template": (
         "servers.commands.example_servers",

@@ -20,6 +20,7 @@ class Key(Enum):
     QUIETER = auto()
     NEXT = auto()
     PREVIOUS = auto()
+    LIVE = auto()
     QUIT = auto()
 
 
@@ -30,6 +31,8 @@ _KEYS: Final[Mapping[int, Key]] = MappingProxyType(
         ord("N"): Key.NEXT,
         ord("p"): Key.PREVIOUS,
         ord("P"): Key.PREVIOUS,
+        ord("l"): Key.LIVE,
+        ord("L"): Key.LIVE,
         ord("q"): Key.QUIT,
         ord("Q"): Key.QUIT,
     }

@@ -7,7 +7,8 @@ the keys of `--json`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +18,7 @@ import trio
 
 from playhead.cli.player_keys import player_keys
 from playhead.cli.runner import Report, message_of
-from playhead.cli.terminal import Terminal, escape_line, first_line
+from playhead.cli.terminal import Terminal, escape_line, first_line, human_bytes
 from playhead.cli.views import PlayerView
 from playhead.errors import PlaybackError, SeekError, UsageError
 from playhead.stream.source import Playable, PlayableWrapper, Reader
@@ -104,8 +105,9 @@ async def listen(
     *,
     options: StreamOptions | None = None,
     settings: Listening = Listening(),
+    more: Callable[[], Awaitable[Sequence[Playable]]] | None = None,
 ) -> None:
-    """Play `media` one after another into `sink`, and fill `heard`.
+    """Play `media` one after another into `sink`, and fill `heard`. Then play what `more` returns.
 
     At a terminal, keys control the player. If there are several items, each is named before its audio starts,
     and each failure is printed at once. Raises the first failure once all are over, and `SeekError` if the
@@ -129,6 +131,10 @@ async def listen(
         try:
             with terminal.showing(partial(_view, player, watched)):
                 await _play_from(player, watched, settings.start_seconds)
+                if more is not None and (later := await more()):
+                    watched += [WatchedMedia(each, options=options) for each in later]
+                    heard.items += Heard.of(later).items
+                    await player.enqueue(watched[-len(later) :])
                 await player.wait_finished()
         except UsageError as error:
             if len(media) == 1:
@@ -187,7 +193,16 @@ async def _tell(
     events: trio.MemoryReceiveChannel[PlayerEvent], heard: list[Report], terminal: Terminal, announces: bool
 ) -> None:
     """Keep `heard` up to date until the player closes, and print the events that a person wants to know."""
-    from playhead.playback import ItemEnd, ItemError, ItemResumed, ItemStart, ItemWaiting, StateChange
+    from playhead.playback import (
+        ItemEnd,
+        ItemError,
+        ItemResumed,
+        ItemSkipped,
+        ItemStart,
+        ItemTitle,
+        ItemWaiting,
+        StateChange,
+    )
 
     rate_hz = 1
     async for event in events:
@@ -211,7 +226,10 @@ async def _tell(
                 heard[event.index]["error"] = {"type": type(error).__name__, "message": message}
                 if len(heard) > 1 and not terminal.json_output:
                     terminal.fail(message, about=event.title)  # once, if all fail for the same reason
-            case ItemWaiting() | ItemResumed():
+            case ItemTitle(stream_title=stream_title):
+                heard[event.index]["stream_title"] = stream_title
+                terminal.say(f"now {escape_line(stream_title)}")
+            case ItemWaiting() | ItemResumed() | ItemSkipped():
                 pass  # `waiting_lines` prints these, with the server's name
             case _:
                 assert_never(event)
@@ -227,22 +245,35 @@ def _view(player: Player, watched: Sequence[WatchedMedia]) -> PlayerView:
 
 def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], None]:
     """Return an `on_event` that prints one line on stderr when a stream starts or stops waiting."""
-    from playhead.stream.options import StreamResumed, StreamWaiting
+    from playhead.stream.options import StreamResumed, StreamSkipped, StreamTitle, StreamWaiting
 
     def say(event: StreamEvent) -> None:
         match event:
             case StreamWaiting():
                 error = event.last_error
+                until = f"giving up after {round(event.patience_seconds, 1):g} s (--{event.ended_by})"
+                until = until if event.patience_seconds < math.inf else "connecting again"
                 why = "" if error is None else f": {first_line(message_of(error, options=()))}"
                 terminal.say(
-                    f"waiting for {escape_line(server)}, no data for {event.seconds:.0f} s{why};"
-                    f" giving up after {round(event.patience_seconds, 1):g} s (--{event.ended_by})",
+                    f"waiting for {escape_line(server)}, no data for {event.seconds:.0f} s{why}; {until}",
                     style="yellow",
                     whole=True,
                 )
             case StreamResumed():
                 terminal.say(
                     f"{escape_line(server)} is back after {event.seconds:.0f} s", style="green", whole=True
+                )
+            case StreamTitle():
+                pass  # the player's event has it
+            case StreamSkipped():
+                missing = f"{human_bytes(event.skipped_bytes)} from byte {event.offset} on"
+                if event.skipped_seconds is not None:
+                    missing = f"the next {event.skipped_seconds:.0f} s"
+                terminal.say(
+                    f"{escape_line(server)} no longer has {missing}; going on at the earliest part that"
+                    " exists",
+                    style="yellow",
+                    whole=True,
                 )
             case _:
                 assert_never(event)
@@ -273,6 +304,10 @@ def stream_report(seen: StreamStatistics) -> dict[str, object]:
         "ended_by": seen.ended_by,
         "size_was_wrong": seen.size_was_wrong,
         "ranges_ignored_from": seen.ranges_ignored_from,
+        "live": seen.is_live,
+        "notifications": seen.notifications,
+        "skipped_bytes": seen.skipped_bytes,
+        "reconnects": seen.reconnects,
     }
 
 
@@ -285,6 +320,11 @@ def warn_of_server(seen: StreamStatistics, terminal: Terminal) -> None:
         terminal.warn(
             "expected ranges to be honoured, got the whole resource in answer to the range from byte "
             f"{seen.ranges_ignored_from} on; no byte was lost, but tell the server's author"
+        )
+    if seen.ended_by == "no-growth":
+        terminal.warn(
+            f"the resource has not grown for long, and the server announces no end: taken as ended after"
+            f" {seen.end_bytes} bytes"
         )
 
 

@@ -143,6 +143,10 @@ Extra = Annotated[
     typer.Option("--arg", metavar="KEY=VALUE", help="Extra argument of each ranged read; repeatable."),
 ]
 Size = Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Size of the resource, if known.")]
+Live = Annotated[
+    bool,
+    typer.Option("--live", help="The resource still grows: its present end is not its end."),
+]
 MaxBytes = Annotated[
     str | None, typer.Option("--max-bytes", metavar="SIZE", help="Fail if the stream is longer than this.")
 ]

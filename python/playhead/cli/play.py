@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,6 +19,7 @@ from playhead.cli.sources import Sources, are_media
 from playhead.cli.streams import PLAYBACK, StreamFlags, with_stream_flags
 from playhead.cli.targets import connected, find_media, limits_for, options_for
 from playhead.cli.terminal import Terminal, clock, seconds_of
+from playhead.concurrency import unwrap_exception_group
 from playhead.content.playlists import WEB_URL
 from playhead.errors import ConnectError, UsageError
 from playhead.redaction import redacted_url
@@ -78,7 +79,7 @@ def play(
     Of several items each follows the one before without a gap if its format is
     the same. At a terminal, keys control the player: space pauses, left and
     right seek by 5 s, up and down change the volume, n and p go to the next
-    and the previous item, q quits.
+    and the previous item, l to the newest part of a live one, q quits.
     """
     given = flags.stream_options()
     stdout_has = "the object of --json" if flags.json_output else ""
@@ -90,7 +91,11 @@ def play(
         raise UsageError(f"--start: expected a time such as 90 or 1:30, got {start!r}")
 
     async def play_all(
-        media: Sequence[Playable], terminal: Terminal, report: Report, options: StreamOptions
+        media: Sequence[Playable],
+        terminal: Terminal,
+        report: Report,
+        options: StreamOptions,
+        more: Callable[[], Awaitable[Sequence[Playable]]] | None = None,
     ) -> int:
         speaker = make_sink(sink, real_time=real_time, stdout_has=stdout_has, device=device)
         media = random.sample(media, len(media)) if shuffled else media
@@ -105,7 +110,7 @@ def play(
             announces=len(media) > 1,
         )
         try:
-            await listen(media, speaker, terminal, heard, options=options, settings=settings)
+            await listen(media, speaker, terminal, heard, options=options, settings=settings, more=more)
         finally:
             report |= heard.flat() | {"items": heard.items, "files": heard.files}
         seconds = report["position_seconds"]
@@ -158,12 +163,28 @@ def play(
                 from playhead.cli.listing import show_playable
 
                 return await show_playable(session, server, terminal, report)
-            media = await find_media(
-                session, what, tool_arguments, terminal, playable=True, timeout=flags.timeout
-            )
             waiting = waiting_lines(terminal, session.server_name)
             options = options_for(session, given, profile="play", on_event=waiting)
-            return await play_all(media, terminal, report, options)
+            calling = _Calling()
+
+            async def find() -> None:
+                calling.returned(
+                    await find_media(
+                        session,
+                        what,
+                        tool_arguments,
+                        terminal,
+                        playable=True,
+                        timeout=flags.timeout,
+                        on_media=calling.named,
+                    )
+                )
+
+            with unwrap_exception_group():
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(find)
+                    media = await calling.first()
+                    return await play_all(media, terminal, report, options, calling.rest)
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.config.servers import server_names
@@ -185,6 +206,38 @@ def play(
             report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
 
     run_command(command, json_output=flags.json_output, deadline=flags.deadline)
+
+
+class _Calling:
+    """The media of a call: those that its progress names, and those of its result."""
+
+    def __init__(self) -> None:
+        self._named: list[Playable] = []
+        self._result: Sequence[Playable] = ()
+        self._n_first = 0
+        self._begun, self._over = trio.Event(), trio.Event()
+
+    def named(self, media: Playable) -> None:
+        self._named.append(media)
+        self._begun.set()
+
+    def returned(self, media: Sequence[Playable]) -> None:
+        self._result = media
+        self._begun.set()
+        self._over.set()
+
+    async def first(self) -> Sequence[Playable]:
+        """Wait for the first media. If the call goes on, they are played alone until it returns."""
+        await self._begun.wait()
+        first = [*self._named] or self._result
+        self._n_first = len(first)
+        return first
+
+    async def rest(self) -> Sequence[Playable]:
+        """Wait for the result, and return the media that `first` did not: a URI is one item."""
+        await self._over.wait()
+        uris = {each.uri for each in self._named}
+        return [*self._named, *(each for each in self._result if each.uri not in uris)][self._n_first :]
 
 
 def _refuse_server_options(flags: StreamFlags) -> None:

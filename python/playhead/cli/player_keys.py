@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SEEK_SECONDS: Final = 5.0
 VOLUME_STEP: Final = 5
-HELP: Final = "space pause · ←→ 5 s · ↑↓ volume · n next · p previous · q quit"
+HELP: Final = "space pause · ←→ 5 s · ↑↓ volume · n next · p previous · l live · q quit"
 
 
 class PlayerKeys:
@@ -34,7 +34,7 @@ class PlayerKeys:
         self._player = player
         self._terminal = terminal
         self._wanted_seconds: float | None = None
-        """The position to seek next."""
+        """The position to seek next; infinite for the newest part of a live item."""
         self._sought_seconds: float | None = None
         """The target of the seek under way; the player reports it only once the seek has begun."""
         self._seek_wanted = trio.Event()
@@ -57,6 +57,9 @@ class PlayerKeys:
             case Key.LOUDER | Key.QUIETER:
                 step = VOLUME_STEP if key is Key.LOUDER else -VOLUME_STEP
                 player.set_volume(min(100, max(0, player.snapshot().volume + step)))
+            case Key.LIVE:
+                self._wanted_seconds = math.inf
+                self._seek_wanted.set()
             case Key.NEXT:
                 await player.next()
             case Key.PREVIOUS:
@@ -87,7 +90,7 @@ class PlayerKeys:
                 continue
             self._sought_seconds = seconds
             try:
-                await self._player.seek(seconds)
+                await (self._player.go_live() if seconds == math.inf else self._player.seek(seconds))
             except PlayheadError as error:
                 if str(error) != message:  # held down, a key repeats thirty times per second
                     message = str(error)

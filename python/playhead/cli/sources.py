@@ -173,6 +173,8 @@ class Sources:
 
     async def _entry(self, entry: PlaylistEntry) -> Opened:
         address, title = entry.address, entry.title
+        if entry.is_hls and WEB_URL.match(address):
+            return [self.web.media(address)]
         if not WEB_URL.match(address):
             return await _file(local_path(address), self.limits, title=title)
         if is_playlist(None, address):

@@ -58,6 +58,7 @@ class StreamFlags:
     patience: p.Patience = None
     deadline: p.Deadline = None
     max_bytes: p.MaxBytes = None
+    live: p.Live = False
     cache: p.Cache = None
     allow_origins: p.AllowOrigins = None
     allow_paths: p.AllowPaths = None

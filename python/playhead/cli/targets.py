@@ -156,6 +156,7 @@ def stream_options(
     timeout: float | None = None,
     patience: float | None = None,
     max_bytes: str | None = None,
+    live: bool = False,
 ) -> Mapping[str, Any]:
     """Return the given fields of `StreamOptions`. Raises `UsageError` that names an invalid option."""
     from playhead.stream.options import StreamOptions
@@ -174,6 +175,7 @@ def stream_options(
         "timeout": ("--timeout", timeout),
         "patience_seconds": ("--patience", patience),
         "max_bytes": sized("--max-bytes", max_bytes),
+        "live": ("--live", live or None),
     }
     given = {name: value for name, (_, value) in options.items() if value is not None}
     try:
@@ -230,6 +232,7 @@ async def call_tool(
     *,
     timeout: float | None,  # noqa: ASYNC109 - as in Session.call_tool
     policy: Policy | None = None,
+    on_media: Callable[[ResourceMedia], None] | None = None,
 ) -> CallResult:
     """Call `Session.call_tool`, with its progress at the terminal.
 
@@ -248,6 +251,7 @@ async def call_tool(
                 timeout=timeout,
                 policy=policy,
                 on_progress=on_progress if terminal.is_live else None,
+                on_media=on_media,
             )
     except ServerError as error:
         if hint := await _unlisted(session, tool):
@@ -278,9 +282,10 @@ async def find_media(
     *,
     playable: bool,
     timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
+    on_media: Callable[[ResourceMedia], None] | None = None,
 ) -> Sequence[ResourceMedia | BytesMedia]:
     """Find the WHAT of `playhead play` and `playhead read`: a URI, the links and blobs of a tool's result, or
-    the chunks of a queue tool. Never empty.
+    the chunks of a queue tool. Never empty. `on_media` is as in `Session.call_tool`.
 
     Raises `ToolFailedError` if the tool returned isError, `ProtocolError` if its result contains nothing to
     read, and `UsageError` as `arguments_for`, or for arguments of a URI.
@@ -295,7 +300,7 @@ async def find_media(
     arguments = given.for_tool(what, listed.get("inputSchema"))
     if what == session.default_options().poll_tool or is_queue_schema(listed.get("outputSchema")):
         return [session.queue(what, arguments)]  # a call here would lose its first chunks
-    result = await call_tool(session, what, arguments, terminal, timeout=timeout)
+    result = await call_tool(session, what, arguments, terminal, timeout=timeout, on_media=on_media)
     raise_tool_error(what, result)
     # Without audio, play the first other resource: the user asked for it.
     media = (result.media or result.resources[:1]) if playable else result.resources

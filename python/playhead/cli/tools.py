@@ -171,6 +171,7 @@ def call(
     ] = False,
     timeout: p.Timeout = None,
     patience: p.Patience = None,
+    live: p.Live = False,
     deadline: p.Deadline = None,
     allow_origins: p.AllowOrigins = None,
     allow_paths: p.AllowPaths = None,
@@ -182,7 +183,7 @@ def call(
     explain`). With --json, audio is played only if --sink is given.
     """
     typed = p.parse_arguments(pairs, arguments)
-    given = stream_options(timeout=timeout, patience=patience)
+    given = stream_options(timeout=timeout, patience=patience, live=live)
     check_sink(sink)
     folder = None if unsaved else _folder(images)
 

@@ -43,9 +43,11 @@ class PlayerView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         now = self.now
         yield _cut(f"{now.title or 'audio'}{self.of_all}", "bold")
+        if now.stream_title is not None:
+            yield _cut(now.stream_title, "")
         position = ("" if now.position_is_exact else "~") + clock(now.position_seconds)
         if now.duration_seconds is None:
-            yield _cut(position, "")
+            yield _cut(f"{position} · live" if now.is_live else position, "")
         else:
             yield _bar(position, now.position_seconds, now.duration_seconds, clock(now.duration_seconds))
         yield _parts(list(self._details()), options.max_width)

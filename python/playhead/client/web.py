@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import string
 from collections.abc import AsyncIterator, Collection
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from playhead.client.call_results.call_result import as_media
 from playhead.client.call_results.media import ResourceMedia
+from playhead.client.live.forms import web_form
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.http_range_reader import PLAY_BYTES, HttpRangeReader
 from playhead.client.transports.http_client import guarded_client
@@ -26,8 +27,10 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import Origin, check_url
 from playhead.redaction import redacted_url
 from playhead.results.candidates import title_of
+from playhead.stream.live_source import LinkRate
+from playhead.stream.negotiation import RangeForm
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
-from playhead.stream.reader import RangeStream, open_stream
+from playhead.stream.reader import RangeStream, open_forms
 
 if TYPE_CHECKING:
     from mcp_types import ResourceLink
@@ -64,6 +67,7 @@ class Web:
     def __init__(self, *, allow_origins: Collection[Origin] = (), limits: Limits = DEFAULT_LIMITS) -> None:
         self._client = guarded_client(allow_origins=allow_origins, limits=limits)
         self._limits = limits
+        self._rate = LinkRate()
         self._begun: dict[str, HttpRangeReader] = {}
         """The readers of `ask` that nobody uses yet."""
 
@@ -102,11 +106,10 @@ class Web:
 
     async def read_playlist(self, answer: WebAnswer) -> bytes:
         """Read the whole of a playlist, or just more than `Limits.playlist_bytes`."""
-        data = bytearray()
-        async with self.open(answer.media, options=replace(DEFAULT_OPTIONS, in_flight=1)) as stream:
-            while len(data) <= self._limits.playlist_bytes and (chunk := await stream.receive_some()):
-                data += chunk
-        return bytes(data)
+        uri = answer.media.uri
+        reader = self._begun.pop(uri) if uri in self._begun else self._reader(uri)
+        async with aclosing(reader):
+            return await (await reader.begin()).take(self._limits.playlist_bytes + 1)
 
     @asynccontextmanager
     async def open(
@@ -116,16 +119,32 @@ class Web:
         what = as_media(what, streams=self)
         reader = self._begun.pop(what.uri, None) or self._reader(what.uri)
         assert reader.arrivals is not None
-        stream = open_stream(
-            reader,
-            options=options or DEFAULT_OPTIONS,
-            limits=self._limits,
-            strategy_name="http-range",
-            server_name=redacted_url(what.uri),
-            last_received=reader.arrivals.last_received,
-        )
-        async with aclosing(reader), stream as opened:
-            yield opened
+        options, name = options or DEFAULT_OPTIONS, redacted_url(what.uri)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(aclosing(reader))
+
+            async def make_plain() -> RangeForm:
+                return RangeForm(name="http-range", read=reader)
+
+            form = web_form(
+                reader,
+                make_plain,
+                options=options,
+                limits=self._limits,
+                rate=self._rate,
+                server_name=name,
+                stack=stack,
+            )
+            stream = open_forms(
+                [form],
+                options=options,
+                limits=self._limits,
+                size_bytes=None,
+                server_name=name,
+                last_received=reader.arrivals.last_received,
+            )
+            async with stream as opened:  # left before what the form opens on `stack`
+                yield opened
 
     def _reader(self, url: str) -> HttpRangeReader:
         return HttpRangeReader(self._client, encoded_url(url), run_bytes=PLAY_BYTES, arrivals=Arrivals())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,3 +69,13 @@ def adts_frame(data: bytes, at: int) -> CodedFrame | None:
         return None
     size = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5
     return CodedFrame(size_bytes=size, samples=1024 * ((head[6] & 3) + 1)) if size > ADTS_BYTES else None
+
+
+def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -> int | None:
+    """Return the place of the first frame (its sync code begins with 0xFF) that another one follows."""
+    at = -1
+    while (at := data.find(b"\xff", at + 1)) >= 0:
+        frame = header(data, at)
+        if frame is not None and header(data, at + frame.size_bytes) is not None:
+            return at
+    return None

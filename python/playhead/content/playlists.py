@@ -2,7 +2,7 @@
 
 An entry's address is joined to that of its list: `live/one.mp3` in the list of a web server becomes a URL of
 that server. A list may name others, `Limits.playlist_depth` deep. Only a local file may name local files. An
-HLS playlist (RFC 8216) is written as an M3U, but its entries are the segments of one piece: it is refused.
+HLS playlist (RFC 8216) is written as an M3U, but its entries are the segments of one piece: it is one entry.
 """
 
 from __future__ import annotations
@@ -14,19 +14,28 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urljoin
 
 from playhead.content.audio import split_mime
-from playhead.errors import BlockedAddressError, ContentError, LimitError, PlayheadError
+from playhead.errors import (
+    BlockedAddressError,
+    ContentError,
+    LimitError,
+    PlayheadError,
+    UnsupportedFormatError,
+)
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.redaction import redacted_url
 
 _MIME: Final = re.compile(
     r"(?:audio|application)/(?:(?:x-)?mpegurl|(?:x-)?scpls|pls\+xml|vnd\.apple\.mpegurl)"
 )
+HLS_MIME: Final = "application/vnd.apple.mpegurl"
 SUFFIXES: Final = (".m3u", ".m3u8", ".pls")
 _SUFFIX: Final = re.compile(r"[^?#]*\.(?:m3u8?|pls)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _HEAD: Final = re.compile(r"\s*(?:#EXTM3U\b|\[playlist\]\s)", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """Two letters or more: `C:` is a drive."""
 WEB_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+HLS_HEAD_BYTES: Final = 8192
+"""The bytes in which one of the tags that only HLS has is looked for."""
 _HLS: Final = re.compile(rb"^#EXT-X-(?:TARGETDURATION|STREAM-INF)\b", re.MULTILINE)
 _EXTINF: Final = re.compile(r'#EXTINF:(?:[^,"]|"[^"]*")*+,?(.*)', re.IGNORECASE)
 _PLS_LINE: Final = re.compile(r"(file|title)([0-9]{1,6})\s*=\s*(.*)", re.IGNORECASE)
@@ -39,6 +48,8 @@ class PlaylistEntry(NamedTuple):
     """A URL or a path, absolute if the playlist's own address is."""
     title: str
     """Empty if the playlist states none."""
+    is_hls: bool = False
+    """True for an HLS playlist, which is its own only entry: its segments are one piece (`content.hls`)."""
 
 
 class Playlist(NamedTuple):
@@ -62,6 +73,11 @@ def is_playlist(mime_type: str | None, address: str) -> bool:
 def has_playlist_head(text: str) -> bool:
     """Return True for text that begins as a playlist does: with `#EXTM3U` or `[playlist]`."""
     return _HEAD.match(text) is not None
+
+
+def is_hls(head: bytes) -> bool:
+    """Return True for the first `HLS_HEAD_BYTES` of an HLS playlist."""
+    return _HLS.search(head) is not None and has_playlist_head(head[:64].decode("utf-8-sig", "replace"))
 
 
 async def playlist_items(
@@ -88,7 +104,7 @@ async def playlist_items(
         for entry in playlist_entries(opened.data, opened.address, limits=limits):
             try:
                 _check_scheme(entry, opened)
-                if is_playlist(None, entry.address):  # refused before a request
+                if is_playlist(None, entry.address) and not entry.is_hls:  # refused before a request
                     _check(entry.address, "playlist_depth", "levels", limits.playlist_depth, depth + 1)
                 inner = await open_entry(entry)
                 if isinstance(inner, Playlist):
@@ -108,6 +124,13 @@ async def playlist_items(
 
 def _check_scheme(entry: PlaylistEntry, playlist: Playlist) -> None:
     is_file = entry.address[:5].lower() == "file:" or not _SCHEME.match(entry.address)
+    if entry.is_hls and not is_file:
+        return  # it has already been read
+    if entry.is_hls:
+        raise UnsupportedFormatError(
+            f"{_where(playlist.address)}expected an HLS playlist at a URL, which can be read again as it"
+            " grows, got one in a file or in text; pass its URL"
+        )
     if not (WEB_URL.match(entry.address) or (playlist.is_local and is_file)):
         expected = "a URL of the web or a file" if playlist.is_local else "an http or https URL"
         raise BlockedAddressError(f"expected {expected} in a playlist, got {entry.address[:80]!r}")
@@ -117,7 +140,7 @@ def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS)
     """Parse an M3U or PLS, in UTF-8 or Windows-1252; `base` is its address, a URL or a path.
 
     Raises:
-        ContentError: `data` is HTML, XML, binary or HLS, or has no entries.
+        ContentError: `data` is HTML, XML or binary, or has no entries.
         LimitError: `data` has more than `Limits.playlist_bytes` or `Limits.playlist_entries`.
     """
     _check(base, "playlist_bytes", "bytes", limits.playlist_bytes, len(data))
@@ -129,8 +152,8 @@ def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS)
     got = ""
     if "\0" in text or text.lstrip().startswith("<"):
         got = "HTML, XML or binary data"
-    elif _HLS.search(data):
-        got = "the segments of HLS"
+    elif is_hls(data):
+        return (PlaylistEntry(base, "", is_hls=True),)
     is_pls = bool(lines) and lines[0].lower() == "[playlist]"
     rows = _pls(lines) if is_pls else _m3u(lines)
     entries = () if got else tuple(PlaylistEntry(_joined(base, address), title) for address, title in rows)

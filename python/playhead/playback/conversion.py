@@ -153,13 +153,16 @@ class ConvertedDecoder:
         self._decoder.close()
 
 
-def convert_decoder(decoder: PcmDecoder, *, rate_hz: int | None, channels: int | None) -> PcmDecoder:
-    """Return `decoder`, or one of the same samples at `rate_hz` and with `channels`. None keeps its own."""
+def convert_decoder(
+    decoder: PcmDecoder, *, rate_hz: int | None, channels: int | None, sample: SampleFormat | None = None
+) -> PcmDecoder:
+    """Return `decoder`, or one of the same samples at `rate_hz`, with `channels` and as `sample`. None keeps
+    its own."""
     own = decoder.format
     format = PcmFormat(
         rate_hz=own.rate_hz if rate_hz is None else rate_hz,
         channels=own.channels if channels is None else channels,
-        sample=own.sample,
+        sample=sample or own.sample,
     )
     if format == own or (isinstance(decoder, MiniaudioDecoder) and decoder.convert(format)):
         return decoder

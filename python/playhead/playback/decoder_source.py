@@ -17,6 +17,7 @@ from playhead.errors import ClosedError, PlayheadError, SeekError, UnsupportedFo
 from playhead.limits import DEFAULT_LIMITS
 from playhead.playback.decoding_time import DecodingTime
 from playhead.playback.formats import LARGE_PIECE_SECONDS
+from playhead.stream.live_source import LiveSource
 from playhead.stream.source import Reader
 
 STEP_BYTES = 2048
@@ -162,6 +163,27 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._shift = offset - len(prefix)
         self._searching, self._searched_bytes = True, 0
         self.error_in_readcallback: Exception | None = None
+
+    @property
+    def live(self) -> LiveSource | None:
+        """See `Reader.live`."""
+        return self._reader.live
+
+    def begin_part(self, offset: int) -> None:
+        """Begin the next part of a live stream, at `offset`, for another decoder. No byte of the part before
+        is read any more."""
+        self.restarts += 1
+        self._memory.clear()
+        self._memory_start = self._position = self._prefix_bytes = 0
+        self._shift = offset
+        self._searching, self._searched_bytes, self._ended = True, 0, False
+        self.error_in_readcallback = self._deferred = None
+        self.on_read = lambda offset, chunk: None
+        self.step_bytes = STEP_BYTES
+
+    def seek_time(self, seconds: float) -> tuple[float, float] | None:
+        """See `Reader.seek_time`; then call `begin_part`."""
+        return self._reader.seek_time(seconds)
 
     def audio_began(self) -> None:
         """End the search: after the first PCM, decoders only read forward."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
@@ -15,6 +16,7 @@ from playhead.errors import ClosedError, SeekError
 from playhead.playback.conversion import convert_decoder
 from playhead.playback.decoder import PcmDecoder, naming, open_decoder
 from playhead.playback.decoder_source import DecoderSource
+from playhead.playback.live_decoder import NEWEST_FRAME, LiveDecoder
 from playhead.playback.pcm_buffer import DECODED_SECONDS, BufferPhase, PcmBuffer
 from playhead.stream.source import Playable, Reader
 
@@ -135,6 +137,11 @@ class DecoderThread:
         opened = self._open
         return self._last_rate if opened is None else opened[0].bytes_per_second or None
 
+    @property
+    def ahead_bytes(self) -> int:
+        """Bytes that were taken from the reader and not decoded."""
+        return self._source.ahead_bytes
+
     # --- the thread ----------------------------------------------------------------------------------------
 
     def run(self, make_buffer: Callable[[PcmDecoder], PcmBuffer]) -> None:
@@ -163,10 +170,17 @@ class DecoderThread:
     def _run(self, make_buffer: Callable[[PcmDecoder], PcmBuffer]) -> None:
         if self._open is None:
             media = self._media
+            open_one = partial(
+                open_decoder,
+                self._source,
+                mime_type=media.mime_type,
+                uri=media.uri,
+                size_bytes=media.size_bytes,
+            )
             with naming(media.title):
-                decoder = open_decoder(
-                    self._source, mime_type=media.mime_type, uri=media.uri, size_bytes=media.size_bytes
-                )
+                decoder = open_one()
+            if (live := self._source.live) is not None:
+                decoder = LiveDecoder(self._source, live, decoder, open_one)
             try:
                 decoder = convert_decoder(decoder, rate_hz=self._rate_hz, channels=self._channels)
                 self._open = decoder, make_buffer(decoder)
@@ -242,7 +256,9 @@ class DecoderThread:
             return False
         try:
             with naming(self._media.title):
-                decoder.seek(round(wanted.seconds * buffer.format.rate_hz))
+                seconds = wanted.seconds
+                rate_hz = buffer.format.rate_hz
+                decoder.seek(NEWEST_FRAME if seconds == math.inf else round(seconds * rate_hz))
         except SeekError as error:
             self._answer(wanted, error)
             return False

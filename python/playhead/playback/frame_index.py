@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
 
 
-def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -> int | None:
-    """Return the place of the first frame (its sync code begins with 0xFF) that another one follows."""
-    at = -1
-    while (at := data.find(b"\xff", at + 1)) >= 0:
-        frame = header(data, at)
-        if frame is not None and header(data, at + frame.size_bytes) is not None:
-            return at
-    return None
-
-
 class FrameIndex:
     """Offsets of the coded frames of a stream, counted while they are read.
 

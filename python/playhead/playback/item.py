@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
@@ -28,15 +29,21 @@ from playhead.playback.state import (
     ItemEvent,
     ItemPhase,
     ItemResumed,
+    ItemSkipped,
     ItemStart,
+    ItemTitle,
     ItemWaiting,
     PlayerEvent,
     PlayerState,
     Status,
     phase_after,
 )
-from playhead.stream.options import StreamEvent, StreamResumed, StreamWaiting
+from playhead.stream.options import StreamEvent, StreamResumed, StreamSkipped, StreamTitle, StreamWaiting
 from playhead.stream.source import Demand, Playable, Reader
+
+LIVE_EDGE_SECONDS = 1.0
+"""The audio that is left before the newest part of a live item after a jump there: as much as a player that
+has run dry waits for."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,6 +106,7 @@ class Item:
         self._on_finished = on_finished
         self._reader: Reader | None = None
         self._waiting: StreamWaiting | None = None
+        self._stream_title: str | None = None
         self._scope = trio.CancelScope()
         self._decoder_ended: trio.Event | None = None
         """Set when the decoder's thread has ended; None before its first start."""
@@ -118,6 +126,8 @@ class Item:
         self._move(ItemEvent.BEGIN)
         if self._waiting is not None:
             self._on_stream_event(self._waiting)
+        if self._stream_title is not None:  # it has arrived before this item's turn
+            self._on_stream_event(StreamTitle(title=self._stream_title))
 
     def leave_sink(self, error: Exception | None = None) -> None:
         """Record that the sink has played the item, or failed with `error`."""
@@ -182,6 +192,8 @@ class Item:
                 f"expected a source that can seek, got {self.media.title!r}, which its server hands out once "
                 "while it is made; play it again to hear it from the beginning"
             )
+        if (newest := self.newest_seconds) is not None and reader.live is None:
+            seconds = min(seconds, max(self.position_seconds, newest - LIVE_EDGE_SECONDS))
         request = SeekRequest(seconds=seconds)
         decoding.request(request)
         reader.interrupt()
@@ -194,9 +206,47 @@ class Item:
     @property
     def position_seconds(self) -> float:
         """The playhead, or the target of a seek under way."""
-        if self._decoding is not None and (seconds := self._decoding.wanted_seconds) is not None:
-            return seconds
+        wanted = None if self._decoding is None else self._decoding.wanted_seconds
+        if wanted is not None and wanted < math.inf:
+            return wanted
         return 0.0 if self.buffer is None else self.buffer.position_frames / self.buffer.format.rate_hz
+
+    @property
+    def is_live(self) -> bool:
+        """True while the source still grows."""
+        reader = self._reader
+        if reader is None or reader.live is None:
+            return reader is not None and reader.newest_offset is not None
+        return reader.live.duration_seconds is None
+
+    @property
+    def duration_seconds(self) -> float | None:
+        """The duration by the container or the list of segments; None while the source grows."""
+        if self._reader is not None and (live := self._reader.live) is not None:
+            self._duration_seconds = live.duration_seconds
+        return None if self.is_live else self._duration_seconds
+
+    def _in_hand_seconds(self) -> float:
+        """Return the audio that the sink can still take without another byte of the source."""
+        buffer, decoding, reader = self.buffer, self._decoding, self._reader
+        rate = None if decoding is None else decoding.bytes_per_second
+        if buffer is None or reader is None or not rate:
+            return 0.0
+        assert decoding is not None
+        return buffer.buffered_seconds + (reader.buffered_bytes + decoding.ahead_bytes) / rate
+
+    @property
+    def newest_seconds(self) -> float | None:
+        """The time of the newest audio of a live source, as far as its rate tells; None for any other."""
+        reader, decoding = self._reader, self._decoding
+        if reader is not None and reader.live is not None:
+            return math.inf if self.is_live else None
+        newest = None if reader is None else reader.newest_offset
+        rate = None if decoding is None else decoding.bytes_per_second
+        if reader is None or newest is None or not rate:
+            return None
+        unread_bytes = max(0, newest - reader.buffered_range[1])
+        return self.position_seconds + self._in_hand_seconds() + unread_bytes / rate
 
     async def fade_out(self, seconds: float) -> None:
         """Fade the item to silence over `seconds`. Returns once the sink has taken the fade."""
@@ -230,7 +280,9 @@ class Item:
             position_seconds=self.position_seconds,
             position_is_exact=decoding is None or decoding.position_is_exact,
             heard_seconds=buffer.heard_seconds,
-            duration_seconds=self._duration_seconds,
+            duration_seconds=self.duration_seconds,
+            stream_title=self._stream_title,
+            is_live=self.is_live,
             truncated=decoding is not None and decoding.is_truncated,
             buffered_seconds=0.0 if buffer.closed else buffer.buffered_seconds,
             underruns=buffer.underruns,
@@ -262,6 +314,7 @@ class Item:
                 async with trio.open_nursery() as nursery:
                     self._reader = reader
                     reader.watch(self._on_stream_event)
+                    reader.set_in_hand(self._in_hand_seconds)
                     self._report_demand()
                     nursery.start_soon(self._decode, reader, nursery.cancel_scope)
                     await self._hand_over()
@@ -285,7 +338,7 @@ class Item:
                 title=self.media.title,
                 uri=self.media.uri,
                 format=buffer.format,
-                duration_seconds=self._duration_seconds,
+                duration_seconds=self.duration_seconds,
             )
         )
         self._on_start(self, buffer)
@@ -370,6 +423,26 @@ class Item:
             self._reader.set_demand(Demand.PAUSED if self._controls.holds else Demand.WAITING)
 
     def _on_stream_event(self, event: StreamEvent) -> None:
+        if isinstance(event, StreamTitle):
+            self._stream_title = event.title
+            if self.phase in ACTIVE_PHASES:
+                self._publish(ItemTitle(index=self.index, title=self.media.title, stream_title=event.title))
+            return
+        if isinstance(event, StreamSkipped):
+            rate = None if self._decoding is None else self._decoding.bytes_per_second
+            seconds = event.skipped_bytes / rate if rate else None
+            if event.skipped_seconds is not None:
+                seconds = event.skipped_seconds
+            if self.phase in ACTIVE_PHASES:
+                self._publish(
+                    ItemSkipped(
+                        index=self.index,
+                        title=self.media.title,
+                        skipped_bytes=event.skipped_bytes,
+                        seconds=seconds,
+                    )
+                )
+            return
         self._waiting = event if isinstance(event, StreamWaiting) else None
         if self.phase not in ACTIVE_PHASES:
             return

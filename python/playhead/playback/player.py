@@ -390,6 +390,23 @@ class Player:
         origin = 0.0 if item is None else item.position_seconds
         return await self.seek(max(0.0, origin + seconds))
 
+    async def go_live(self) -> None:
+        """Continue a live item at its newest part, about a second before its present end, paused or not.
+
+        Raises `SeekError` if nothing plays, or if the item is not live or cannot be sought. Cancelled: as
+        `seek`.
+        """
+        item = self._controller.item
+        newest = None if item is None else item.newest_seconds
+        if newest is None:
+            raise SeekError("expected a live item that plays, got none; `seek` moves within other items")
+        if newest < math.inf:
+            await self.seek(newest)
+        else:  # a radio or HLS knows its newest part by itself
+            assert item is not None
+            await item.seek(newest)
+            self._events.send(StateChange(state=self.snapshot()))
+
     def set_volume(self, volume: int) -> None:
         """Set the volume of this item and the next ones, from 0 (silent) to 100 (samples unchanged, bit for
         bit).

@@ -140,6 +140,12 @@ async def _seek(player: Player, arguments: _Arguments) -> StructuredResponse:
     return _done(player, "seek", f"{_titled(now)} continues at {about}{after.position_seconds:.1f} s.")
 
 
+async def _go_live(player: Player, _arguments: _Arguments) -> StructuredResponse:
+    now = _current(player)
+    await player.go_live()
+    return _done(player, "go_live", f"{_titled(now)} continues at its newest part.")
+
+
 async def _set_volume(player: Player, arguments: _Arguments) -> StructuredResponse:
     volume = arguments.integer("volume", least=0, most=100)
     player.set_volume(volume)
@@ -155,7 +161,8 @@ async def _what_is_playing(player: Player, _arguments: _Arguments) -> Structured
     words = [f"{status.capitalize()}."]
     if now.title is not None:
         end = "" if now.duration_seconds is None else f" of {now.duration_seconds:.1f}"
-        words = [f"{status.capitalize()}: {_titled(now)}, at {now.position_seconds:.1f}{end} s."]
+        live = " (live)" if now.is_live else ""
+        words = [f"{status.capitalize()}: {_titled(now)}{live}, at {now.position_seconds:.1f}{end} s."]
     words.append(f"Volume {now.volume}.")
     if queue:
         words.append(f"The queue has {len(titles)}; {number} is the current one." if number else "The queue:")
@@ -165,6 +172,7 @@ async def _what_is_playing(player: Player, _arguments: _Arguments) -> Structured
         "title": now.title,
         "position_seconds": now.position_seconds,
         "duration_seconds": now.duration_seconds,
+        "live": now.is_live,
         "volume": now.volume,
         "number": number,
         "queue": queue,
@@ -256,6 +264,9 @@ PLAYER_TOOLS: Final[Mapping[str, PlayerTool]] = {
             "Go to another time in the current item: give either argument.",
             seconds={"type": "number", "minimum": 0, "description": "The time from the item's start."},
             by_seconds={"type": "number", "description": "Forward from now; negative goes back."},
+        ),
+        _tool(
+            "go_live", _go_live, "Go to the newest part of a live item: a broadcast, or speech being made."
         ),
         _tool(
             "set_volume",

@@ -60,7 +60,11 @@ class PlayerState:
     holds: frozenset[str] = frozenset()
     """Reasons for which the player is held; it plays while there are none."""
     duration_seconds: float | None = None
-    """None if the stream's header does not contain it."""
+    """None if the stream's header does not contain it, and for a live item."""
+    is_live: bool = False
+    """True while the source of the item still grows."""
+    stream_title: str | None = None
+    """The piece that a live item plays now, by its source, such as the music on a radio."""
     truncated: bool = False
     """True if the stream ended early: its container announces more, or lacks the mark of its end. See
     `finding`."""
@@ -159,7 +163,34 @@ class ItemResumed:
     """The time that the stream has waited."""
 
 
-PlayerEvent = ItemStart | StateChange | ItemWaiting | ItemResumed | ItemEnd | ItemError
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemSkipped:
+    """The server no longer has the next part of a live item, which continues at the earliest part that
+    exists.
+
+    A pause that was too long is the usual cause.
+    """
+
+    index: int
+    title: str
+    skipped_bytes: int
+    seconds: float | None
+    """The audio that is missing, by the rate of the stream; None while that is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemTitle:
+    """A live item names what it plays from here on: a radio's piece of music, a segment's title."""
+
+    index: int
+    title: str
+    """The item's own title: the station's."""
+    stream_title: str
+
+
+PlayerEvent = (
+    ItemStart | StateChange | ItemWaiting | ItemResumed | ItemSkipped | ItemTitle | ItemEnd | ItemError
+)
 
 
 # --- the machine ------------------------------------------------------------------------------------------

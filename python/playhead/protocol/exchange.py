@@ -75,6 +75,7 @@ class Progressed:
     progress: float
     total: float | None
     message: str | None
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,9 +366,13 @@ class Exchange:
         progress = _number(params.get("progress"))
         if request is None or not request.reports or progress is None:
             return None
-        text = params.get("message")
+        text, meta = params.get("message"), params.get("_meta")
         return Progressed(
-            request.id, progress, _number(params.get("total")), text if isinstance(text, str) else None
+            request.id,
+            progress,
+            _number(params.get("total")),
+            text if isinstance(text, str) else None,
+            meta if isinstance(meta, dict) else {},
         )
 
     # --- faults --------------------------------------------------------------------------------------

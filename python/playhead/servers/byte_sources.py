@@ -40,6 +40,8 @@ class ResourceBytes:
     mime_type: str | None = None
     etag: str | None = None
     """The version of the resource, which changes if any byte changes."""
+    is_live: bool | None = None
+    """True while the resource still grows: `total_bytes` is its present size."""
     name: str | None = None
     """The name of a member of a family, for links and files; None is the family's name."""
 

@@ -23,6 +23,7 @@ import mimetypes
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
@@ -30,14 +31,27 @@ from urllib.parse import urlsplit
 import mcp_types as types
 from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourceUpdated,
+    SubscriptionBus,
+)
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
+from playhead.cache import ETAG_META, LIVE_META, OFFSET_META, SIZE_META
 from playhead.errors import UsageError
 from playhead.limits import MIB
 from playhead.servers.byte_sources import ByteSource, ReadCallable, ResourceBytes, source_of
+from playhead.servers.growing_source import (
+    KEPT_BYTES,
+    Growing,
+    GrowingItem,
+    GrowingItems,
+    GrowingSource,
+)
 from playhead.servers.late_blob import LateBlob
 
 __all__ = ["RangedResource", "ReadCallable", "ResourceBytes", "ranged_resource"]
@@ -71,8 +85,10 @@ class FileForm(Protocol):
 def ranged_resource(
     server: object,
     uri: str,
-    source: Path | bytes | ReadCallable,
+    source: Path | bytes | ReadCallable | None = None,
     *,
+    growing: Growing | None = None,
+    kept_bytes: int = KEPT_BYTES,
     name: str | None = None,
     title: str | None = None,
     description: str | None = None,
@@ -99,6 +115,14 @@ def ranged_resource(
             variables `start` and `end` are added unless it has them.
         source: a file (read anew for each range, so that it may change between two), the bytes, or a
             `ReadCallable`, which a template with variables needs.
+        growing: in place of `source`, an async iterator of bytes that are still being made, such as speech;
+        or a
+            callable that returns one for the template's variables. It runs once, from now on (a callable's:
+            from the first link or read on), and any number of clients read it meanwhile. It can be read until
+            ten minutes after its end; a server keeps at most 32. Clients are notified of its growth; those of
+            revisions before 2026-07-28 only if the first such resource was added before they connected, as a
+            callable is.
+        kept_bytes: the newest bytes of `growing` that are kept (64 MiB).
         name: the last part of the URI by default.
         title, description: as in any resource.
         mime_type: guessed from the name's suffix by default.
@@ -117,9 +141,18 @@ def ranged_resource(
     Raises:
         UsageError: `server` is not such a server; `uri` is not a URI or template, or has a fragment; `source`
             is not an existing file, bytes or a callable; a template has variables and `source` is not a
-            callable, or does not take them; `sha256` is not a SHA-256 in hexadecimal.
+            callable, or does not take them; `sha256` is not a SHA-256 in hexadecimal; both or neither of
+            `source` and `growing` are given, or `files` with `growing`.
+        MCPError: 32 items of `growing` are being made already.
     """
     template, variables = _parse(uri)
+    if (source is None) == (growing is None) or (growing is not None and files is not None):
+        raise UsageError(f"{uri}: expected either a source or growing (without files), got both or neither")
+    registration = _Registration.of(_lowlevel(server))
+    if growing is None:
+        bytes_of = source_of(source, size_bytes=size_bytes, sha256=sha256)
+    else:
+        bytes_of = registration.growing_source(growing, kept_bytes=kept_bytes)
     resource = RangedResource(
         uri=uri,
         template=template,
@@ -135,11 +168,11 @@ def ranged_resource(
         ttl_seconds=ttl_seconds,
         cache_scope=cache_scope,
         variables=variables,
-        required=_required(source, variables, uri),
+        required=_required(source if growing is None else growing, variables, uri),
         _parsed=UriTemplate.parse(template),
-        _source=source_of(source, size_bytes=size_bytes, sha256=sha256),
+        _source=bytes_of,
     )
-    _Registration.of(_lowlevel(server)).add(resource)
+    registration.add(resource)
     if files is not None:
         files.resources.append(resource)
     return resource
@@ -169,7 +202,7 @@ class RangedResource:
     required: frozenset[str]
     """The variables without which the callable cannot read."""
     _parsed: UriTemplate = field(repr=False)
-    _source: ByteSource = field(repr=False)
+    _source: ByteSource | GrowingSource = field(repr=False)
 
     def expand(self, **values: str) -> str:
         """Return the URI of one resource of the family, without a range."""
@@ -189,9 +222,16 @@ class RangedResource:
             title=self.title,
             description=self.description,
             mime_type=piece.mime_type,
-            size=piece.total_bytes,
-            _meta={ETAG_META: piece.etag} if piece.etag is not None else None,
+            size=None if piece.is_live else piece.total_bytes,
+            _meta=_present({ETAG_META: piece.etag, LIVE_META: piece.is_live}) or None,
         )
+
+    def growing_item(self, **values: str) -> GrowingItem:
+        """Return the bytes that `growing` has made so far, which starts if it has not. Raises `MCPError` if
+        it cannot, and `UsageError` for a resource with a `source`."""
+        if not isinstance(self._source, GrowingSource):
+            raise UsageError(f"{self.uri}: expected a resource that grows, got one with a source")
+        return self._source.item(values)
 
     async def file(self, **values: str) -> dict[str, Any]:
         """Describe the resource as a file of SEP-2631: `uri`, `name`, `mimeType`, and `size` and `digest` if
@@ -250,14 +290,19 @@ class RangedResource:
             if start >= end:
                 self._refuse(f"start {start} is not before end {end}")
             piece = await self.read(start, end, self.known(matched, arguments))
-            if not piece.data:
+            if not piece.data and not piece.is_live:
                 piece = replace(piece, data=self.end_marker, mime_type=None)
-        meta_out = {OFFSET_META: start, ETAG_META: piece.etag, SIZE_META: piece.total_bytes}
+        meta = {
+            OFFSET_META: start,
+            ETAG_META: piece.etag,
+            SIZE_META: piece.total_bytes,
+            LIVE_META: piece.is_live,
+        }
         contents = types.BlobResourceContents(
             uri=uri,
             mime_type=piece.mime_type,
             blob=base64.b64encode(piece.data).decode("ascii"),
-            _meta={key: value for key, value in meta_out.items() if value is not None},
+            _meta=_present(meta),
         )
         return types.ReadResourceResult(
             contents=[contents], ttl_ms=int(1000 * self.ttl_seconds), cache_scope=self.cache_scope
@@ -294,6 +339,8 @@ class RangedResource:
         data, etag, size = bytearray(), None, 0
         while True:
             piece = await self.read(len(data), self.whole_bytes + 1, values)
+            if piece.is_live:
+                self._refuse("it still grows, and no range was given")
             if data and piece.etag != etag:
                 raise MCPError(types.INTERNAL_ERROR, "it changed while it was read; read it again")
             data, etag, size = data + piece.data, piece.etag, max(size, piece.total_bytes or 0)
@@ -326,10 +373,20 @@ class _Registration:
     """The ranged resources of one server. Its handlers answer before the server's own."""
 
     def __init__(self, server: Server[Any]) -> None:
+        self._server = server
+        self._growing_items = GrowingItems()
+        self._bus: SubscriptionBus | None = None
+        """Notifies clients of revision 2026-07-28; None before the first growing resource."""
         self._resources: list[RangedResource] = []
         self._inner = {
             method: server.get_request_handler(method)
-            for method in ("resources/list", "resources/templates/list", "resources/read")
+            for method in (
+                "resources/list",
+                "resources/templates/list",
+                "resources/read",
+                "resources/subscribe",
+                "resources/unsubscribe",
+            )
         }
         for method, params, handler in (
             ("resources/list", types.PaginatedRequestParams, self._list),
@@ -348,7 +405,57 @@ class _Registration:
         return owner if isinstance(owner, cls) else cls(server)
 
     def add(self, resource: RangedResource) -> None:
+        source = resource._source
+        if isinstance(source, GrowingSource):
+            source.expand = resource.expand
+            source.on_dropped = partial(self._resources.remove, resource)
+            source.start_now()
         self._resources.append(resource)
+
+    def growing_source(self, growing: Growing, *, kept_bytes: int) -> GrowingSource:
+        """Return the source of a growing resource. The first one lets clients subscribe to resources."""
+        if self._bus is None:
+            entry = self._server.get_request_handler("subscriptions/listen")
+            self._bus = InMemorySubscriptionBus() if entry is None else getattr(entry.handler, "_bus", None)
+            if self._bus is None:
+                self._bus = InMemorySubscriptionBus()  # a handler of the author's own: clients poll
+            if entry is None:
+                listen, params = ListenHandler(self._bus), types.SubscriptionsListenRequestParams
+                self._server.add_request_handler("subscriptions/listen", params, listen)
+            for method, params_type, handler in (
+                ("resources/subscribe", types.SubscribeRequestParams, self._subscribe),
+                ("resources/unsubscribe", types.UnsubscribeRequestParams, self._unsubscribe),
+            ):
+                self._server.add_request_handler(method, params_type, cast("Any", handler))
+        bus = self._bus
+
+        async def announce(uri: str) -> None:
+            await bus.publish(ResourceUpdated(uri=uri))
+
+        return GrowingSource(growing, kept_bytes=kept_bytes, items=self._growing_items, announce=announce)
+
+    def _growing_item(self, uri: str) -> GrowingItem | None:
+        for each in self._resources:
+            matched = each.match(uri)
+            if matched is not None and isinstance(each._source, GrowingSource):
+                return self._growing_items.get(each.expand(**each.known(matched, {})))
+        return None
+
+    async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> HandlerResult:
+        uri = str(params.uri)
+        if (item := self._growing_item(uri)) is not None:
+            notify = partial(context.session.send_resource_updated, uri)
+            item.subscribe(_subscriber(context), notify)
+        elif (entry := self._inner["resources/subscribe"]) is not None:
+            return await entry.handler(context, params)
+        return types.EmptyResult()
+
+    async def _unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> HandlerResult:
+        if (item := self._growing_item(str(params.uri))) is not None:
+            item.unsubscribe(_subscriber(context))
+        elif (entry := self._inner["resources/unsubscribe"]) is not None:
+            return await entry.handler(context, params)
+        return types.EmptyResult()
 
     async def _list(self, context: Context, params: types.PaginatedRequestParams) -> HandlerResult:
         listed = await self._own_listing(types.ListResourcesResult, {"resources": []}, context, params)
@@ -504,6 +611,15 @@ async def _listed(resource: RangedResource) -> types.Resource:
             mime_type=resource.mime_type,
         )
     return types.Resource.model_validate(link.model_dump(by_alias=True, exclude={"type"}, exclude_none=True))
+
+
+def _subscriber(context: Context) -> int:
+    """Return a key that is the same for all requests of a connection."""
+    return id(context.session.client_params)
+
+
+def _present(meta: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in meta.items() if value is not None}
 
 
 def _as_json(result: Any) -> dict[str, Any]:

@@ -25,8 +25,8 @@ DONE_TEXT = "W0RPTkVd"
 EndedBy = Literal["empty", "done", "416", "size", "error", "whole", "no-growth"]
 """The evidence that ended a stream: `empty` contents or an empty blob; a `[DONE]` blob; an error that the
 range is past the end (`416`); the announced `size`; the same `error` repeatedly while the bytes before were
-served; one answer with the `whole` resource; `no-growth` for
-long, of a growing resource whose end the server does not announce."""
+served; one answer with the `whole` resource; `no-growth` for long, if a resource grows and its server does
+not announce the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,9 @@ class Page:
     """The offset of the first byte, if the answer declares it. It may not be the requested one."""
     size_bytes: int | None = None
     """The current size, if the answer declares it. A resource may grow."""
+    is_live: bool | None = None
+    """True if the answer declares that the resource still grows, False if it declares that it no longer
+    does."""
     etag: str | None = None
     """The version of the resource, if the answer declares it. It changes with any byte of the resource."""
     cache_scope: Literal["public", "private"] | None = None

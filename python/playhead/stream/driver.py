@@ -6,13 +6,14 @@
 
 The planner (Rust, pure) decides which ranges are read, when a failed read is retried, where the resource
 ends, and when the stream loses patience with the server. The driver does everything that needs a clock, a
-task or X"""
+task or memory.
+"""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import trio
@@ -23,14 +24,24 @@ from playhead.errors import (
     ConnectionLostError,
     DeadlineError,
     PlayheadError,
+    SeekError,
     SessionLostError,
+    StreamBrokenError,
     UsageError,
 )
-from playhead.limits import KIB, Limits
+from playhead.limits import GIB, KIB, Limits
 from playhead.stream.answer import Answer, EndedBy, Page, ReadRange
 from playhead.stream.in_flight import Background, Flight, InFlight
-from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
-from playhead.stream.options import StreamOptions, StreamStatistics
+from playhead.stream.live_source import LiveSource
+from playhead.stream.negotiation import (
+    FormNegotiation,
+    GrowthListener,
+    LateForm,
+    RangeForm,
+    Refusal,
+    is_refusal,
+)
+from playhead.stream.options import StreamOptions, StreamSkipped, StreamStatistics
 from playhead.stream.page_limit import PageLimit
 from playhead.stream.phases import Phase, PhaseEvent, phase_after
 from playhead.stream.range_support import RangeSupport
@@ -51,6 +62,11 @@ NO_SEEK = (
     "order (strategy poll or cursor)"
 )
 CLOSED = "stream: expected an open stream, but its owner closed it (left its `async with`); open it again"
+JUMP_BYTES = 64 * GIB
+"""The distance of a seek in a live stream: more than any form delivers between two seeks."""
+WHOLE_FRAMES_BYTES = 288
+"""A skip is a multiple of this, so that PCM continues with a whole frame: of up to 12 bytes, or of 16, 18,
+24, 32 or 36."""
 TIMER_GRAIN_SECONDS = 0.001
 """The shortest sleep, so that other tasks run even if a timer is already due."""
 
@@ -107,13 +123,16 @@ class Driver:
         last_received: Callable[[], float],
         grid_bytes: int = 0,
         remark: Callable[[bool], str] = lambda _: "",
+        is_live: bool = False,
     ) -> None:
-        """`last_received` returns the time of the server's last sign of life, 0.0 before the first. `remark`
-        completes an error message; see `FormNegotiation`."""
+        """`size_bytes` is the present size if `is_live`. `last_received` returns the time of the server's
+        last sign of life, 0.0 before the first. `remark` completes an error message; see
+        `FormNegotiation`."""
         self._forms = FormNegotiation(list(forms), server_name, remark)
         self._options = options
         self._server_name = server_name
         self._last_received = last_received
+        present_bytes, size_bytes = size_bytes, None if is_live else size_bytes
         self._size_bytes = size_bytes
         max_bytes = limits.stream_bytes if options.max_bytes is None else options.max_bytes
 
@@ -144,6 +163,8 @@ class Driver:
             grid_bytes=grid_bytes,
             size_bytes=size_bytes,
         )
+        if is_live:
+            self._planner.set_growing(self._opened_at, present_bytes or 0)
         past_any_end = max(limits.stream_bytes, max_bytes, size_bytes or 0)
         self._support = RangeSupport(far=past_any_end, server_name=server_name)
         self._handler = ResponseHandler(
@@ -168,6 +189,17 @@ class Driver:
             in_flight=self._in_flight,
             forms=self._forms,
         )
+
+        # The growth of a live source.
+        self.in_hand_seconds: Callable[[], float] | None = None
+        """See `RangeStream.set_in_hand`."""
+        self._growth_scope: trio.CancelScope | None = None
+        """The scope of the task that follows the growth; None without one."""
+        self._joined_at = 0
+        """The first byte after the newest skip. A seek before it goes there."""
+        self._was_live = is_live
+        self._notifications = 0
+        self._skipped_bytes = 0
 
         # The state of the stream.
         self._phase = Phase.PROBING
@@ -235,6 +267,9 @@ class Driver:
             plan = self._handler.plan  # set if the server cannot serve the planner's pages
             if plan is not None and self._sequential is None and now >= self._forms.resumes_at:
                 self._start_sequential(plan, nursery)
+            if self._handler.earliest is not None and self.pipe.head == self.pipe.tail:
+                self._skip_to(self._handler.earliest)
+            self._follow_growth(nursery)
             await self._send_reads(nursery, now)
             self._raise_if_broken()
             self._note_progress()
@@ -242,6 +277,61 @@ class Driver:
             self._wakes_at = self._next_wake(now)
             with trio.move_on_at(self._wakes_at):
                 await self.writer.news.wait()
+
+    # --- a live source -----------------------------------------------------------------------------------
+
+    def _follow_growth(self, nursery: trio.Nursery) -> None:
+        """Subscribe to the growth of a live source while it grows, once its form has been answered."""
+        is_growing = self._planner.present_bytes is not None
+        self._was_live = self._was_live or is_growing
+        follow, scope = self._form.follow_growth, self._growth_scope
+        if scope is None and is_growing and self._handler.has_answer and follow is not None:
+            self._growth_scope = trio.CancelScope()
+            nursery.start_soon(self._run_follow, follow, self._growth_scope)
+        elif scope is not None and not is_growing:
+            scope.cancel()
+
+    async def _run_follow(
+        self, follow: Callable[[GrowthListener], Awaitable[None]], scope: trio.CancelScope
+    ) -> None:
+        with scope:
+            await follow(self)
+
+    def set_notifies(self, notifies: bool, /) -> None:
+        """See `GrowthListener`."""
+        self._planner.set_notifies(trio.current_time(), notifies)
+        self.writer.news.set()
+
+    def on_notified(self) -> None:
+        """See `GrowthListener`."""
+        self._notifications += 1
+        self._planner.on_notified(trio.current_time())
+        self.writer.news.set()
+
+    def _note_in_hand(self) -> None:
+        """Tell the planner how long the audio in hand lasts, after an answer."""
+        if self.in_hand_seconds is not None and self._planner.present_bytes is not None:
+            self._planner.set_in_hand(trio.current_time(), self.in_hand_seconds())
+
+    def _skip_to(self, earliest: int) -> None:
+        """Continue at the first byte that the server still has, once the reader has all bytes before.
+
+        Raises `StreamBrokenError` if the stream is saved: the file would lack the bytes between.
+        """
+        at = self.pipe.tail
+        skipped_bytes = -(-(earliest - at) // WHOLE_FRAMES_BYTES) * WHOLE_FRAMES_BYTES
+        if self._options.profile == "save":
+            raise StreamBrokenError(
+                f"{self._server_name}: expected the bytes from {at} on, got those from {earliest} on: the"
+                " server has dropped the others; read it sooner, or play it",
+                offset=at,
+            )
+        self._joined_at = at + skipped_bytes
+        self._skipped_bytes += skipped_bytes
+        self.pipe.seek(self._joined_at)
+        self._restart(self._joined_at)
+        self._handler.start_at(self._joined_at)
+        self.wait.notify(StreamSkipped(offset=at, skipped_bytes=skipped_bytes))
 
     def _next_wake(self, now: float) -> float:
         """Return the time at which to act without news: the earliest of the timers."""
@@ -308,6 +398,8 @@ class Driver:
         its read waits for other streams, it becomes urgent then."""
         if self._in_flight.waits_for_others:
             return self._in_flight.comfort_bytes - 1
+        if self._handler.earliest is not None:
+            return 0
         on_the_way = max(0, self._in_flight.asked_to - self.pipe.tail)
         wanted = self._planner.page_bytes
         if self._options.profile == "play":  # a full planner sleeps until a quarter of the room is free
@@ -325,6 +417,7 @@ class Driver:
             has_session = not isinstance(outcome, SessionLostError)
             broke_off = has_session and self._last_received() > flight.sent_at
         self._handler.done(flight.request, outcome, broke_off=broke_off)
+        self._note_in_hand()
         self.writer.news.set()
 
     def _expire(self, request_id: int, now: float) -> None:
@@ -356,6 +449,11 @@ class Driver:
         is_limited = not form.is_queue and form.name != "whole"
         self._read = partial(self._page_limit.read, form.read) if is_limited else form.read
         self.writer.on_stored = form.on_stored
+        if form.live is not None:
+            self.writer.lift_limit()
+            self.wait.is_endless = form.live.has_own_patience
+            form.live.notify = self.wait.notify
+            form.live.in_hand_seconds = self.in_hand_seconds
         # Pages that fit the ring only one at a time are not worth planning.
         if form.page_bytes is not None and 2 * form.page_bytes <= self.pipe.ahead_bytes:
             self._planner.set_page_bytes(form.page_bytes)
@@ -396,6 +494,7 @@ class Driver:
             support=self._support,
             ask=self._probe,
             on_end=self._finish,
+            is_live=self.live is not None,
         )
         # The handler keeps the plan without its answers, so that each is freed once it is fed.
         self._handler.plan = SequentialPlan(page_bytes=plan.page_bytes, is_queue=plan.is_queue)
@@ -439,6 +538,8 @@ class Driver:
     def _finish(self) -> None:
         """Report the end to the form and to the pipe. Called once every byte before it was written."""
         self._end = self._planner.end
+        if self.live is not None:
+            self._end = self.pipe.tail, "done"
         if (on_end := self._form.on_end) is not None and self._end is not None:
             on_end(self._end[0])
         self._in_flight.drop_all()  # copies of pages, and pages past the end
@@ -504,7 +605,28 @@ class Driver:
             if offset == self.pipe.head:
                 return
             raise UsageError(NO_SEEK)
+        self._move(offset)
+
+    def seek_time(self, seconds: float) -> tuple[float, float] | None:
+        """See `RangeStream.seek_time`."""
+        live = self.live
+        if self._broken is not None:
+            raise self._broken
+        self.require_open()
+        if live is None:
+            raise SeekError(NO_SEEK)
+        times = live.seek(seconds)
+        # Offsets of a live stream only order its bytes: go on where no answer on its way can be.
+        offset = (self.pipe.tail // JUMP_BYTES + 1) * JUMP_BYTES
+        self._move(offset)
+        live.moved(offset)
+        return times
+
+    def _move(self, offset: int) -> None:
         tail = self.pipe.tail
+        if not self.pipe.kept_from <= offset <= tail:
+            present_bytes = self._planner.present_bytes
+            offset = max(offset if present_bytes is None else min(offset, present_bytes), self._joined_at)
         self.pipe.seek(offset)
         if self.pipe.tail != tail:  # not in the ring, which is empty now
             self._restart(offset)
@@ -521,8 +643,22 @@ class Driver:
         """See `RangeStream.can_seek`. From any thread."""
         if self.is_queue:
             return False
-        is_in_ring = self.pipe.kept_from <= offset <= self.pipe.tail
-        return is_in_ring or self._sequential is None or self._sequential.can_seek(offset)
+        if self.pipe.kept_from <= offset <= self.pipe.tail:
+            return True
+        present_bytes = self._planner.present_bytes
+        if offset < self._joined_at or (present_bytes is not None and offset > present_bytes):
+            return False
+        return self._sequential is None or self._sequential.can_seek(offset)
+
+    @property
+    def present_bytes(self) -> int | None:
+        """The present end of a live source; None for any other. From any thread."""
+        return self._planner.present_bytes
+
+    @property
+    def live(self) -> LiveSource | None:
+        """The parts and titles of a live stream; None for another, and before its form is known."""
+        return self._forms.live
 
     @property
     def is_queue(self) -> bool:
@@ -559,16 +695,19 @@ class Driver:
         )
 
     def total_bytes(self) -> int | None:
-        """Return the accepted end, else the announced size."""
+        """Return the accepted end, else the announced size; None while the resource grows."""
         end = self._planner.end
-        return self._size_bytes if end is None else end[0]
+        if end is None:
+            return self._size_bytes if self._planner.present_bytes is None else None
+        return end[0]
 
     def statistics(self) -> StreamStatistics:
         """Return a snapshot. From any thread."""
         planned, end, first = self._planner.statistics(), self._end, self.writer.first_byte_at
+        live = self.live
         return StreamStatistics(
             bytes=self.pipe.statistics().bytes_read,
-            requests=planned.requests + self._page_limit.reads,
+            requests=planned.requests + self._page_limit.reads if live is None else live.requests,
             pages=planned.pages,
             retries=planned.retries,
             hedges=planned.hedges,
@@ -586,4 +725,8 @@ class Driver:
             strategy_reason=self._forms.reason,
             mime_type=self._handler.mime_type,
             capacity_bytes=self.pipe.capacity_bytes,
+            reconnects=0 if live is None else live.reconnects,
+            is_live=self._was_live or (live is not None and live.duration_seconds is None),
+            notifications=self._notifications,
+            skipped_bytes=self._skipped_bytes,
         )

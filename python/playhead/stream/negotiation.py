@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from playhead.content.formats import Base64Text
 from playhead.errors import (
@@ -26,6 +27,7 @@ from playhead.errors import (
 from playhead.escaping import shortened
 from playhead.retry import was_not_begun
 from playhead.stream.answer import EndedBy, ReadRange
+from playhead.stream.live_source import LiveSource
 from playhead.stream.result_pages import SHOWN_CHARS
 
 ROUNDS = 2
@@ -46,6 +48,18 @@ ONE_SERVER = (
 /servers/{id}/mcp.`) with the setting that takes that address."""
 
 
+class GrowthListener(Protocol):
+    """Receives what a server notifies about a resource that grows."""
+
+    def set_notifies(self, notifies: bool, /) -> None:
+        """Record that the server notifies from now on, or no longer."""
+        ...
+
+    def on_notified(self) -> None:
+        """Record that the resource has grown."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeForm:
     """A form of requests for ranges, such as a URI template; see `strategies`."""
@@ -56,6 +70,8 @@ class RangeForm:
     """Why this form was chosen, as a clause."""
     is_queue: bool = False
     """True if each answer is the next piece, whatever the range: no seek is possible, and no repetition."""
+    live: LiveSource | None = None
+    """Set for a queue without a foreseeable end, whose bytes are in parts with titles."""
     on_delivered: Callable[[], None] = lambda: None
     """Called once, when the form has delivered its first byte."""
     on_stored: Callable[[int, Base64Text | bytes], None] | None = None
@@ -64,6 +80,8 @@ class RangeForm:
     """Called with the size of the resource when the stream has reached its end."""
     page_bytes: int | None = None
     """The page size, if the server has only one."""
+    follow_growth: Callable[[GrowthListener], Awaitable[None]] | None = None
+    """Subscribes to the growth of the resource, until cancelled; None if the server does not notify."""
     start_soon: Callable[..., None] | None = None
     """Starts the task of each read, if a read may outlive the stream because another stream waits for it."""
     waits_for_others: Callable[[], bool] = lambda: False
@@ -134,6 +152,11 @@ class FormNegotiation:
     def is_queue(self) -> bool:
         form = self.forms[self._index]
         return isinstance(form, RangeForm) and form.is_queue
+
+    @property
+    def live(self) -> LiveSource | None:
+        form = self.forms[self._index]
+        return form.live if isinstance(form, RangeForm) else None
 
     @property
     def reason(self) -> str:

@@ -34,7 +34,8 @@ class StreamWaiting:
     """The stream breaks once the reader has waited this long without a new byte. More than
     `StreamOptions.patience_seconds` if a part of an answer has arrived, for which `timeout` decides."""
     ended_by: Literal["patience", "timeout"] = "patience"
-    """The option that sets this limit: `patience_seconds` or `timeout`."""
+    """The option that sets this limit: `patience_seconds` or `timeout`. Neither if `patience_seconds` is
+    infinite: a radio counts its reconnects instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,27 @@ class StreamResumed:
     """The time for which the reader waited."""
 
 
-StreamEvent = StreamWaiting | StreamResumed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTitle:
+    """A live stream names what it plays from here on."""
+
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSkipped:
+    """The server no longer has the next bytes of a live source, so the stream continues at the earliest part
+    that exists."""
+
+    offset: int
+    """The first byte that is missing."""
+    skipped_bytes: int
+    """0 if only the duration of the missing audio is known."""
+    skipped_seconds: float | None = None
+    """The duration of the missing audio, if it is known."""
+
+
+StreamEvent = StreamWaiting | StreamResumed | StreamSkipped | StreamTitle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +103,10 @@ class StreamOptions:
     size_bytes: int | None = None
     """The resource's size, in place of the link's. A hint, which one read confirms."""
 
+    live: bool | None = None
+    """True if the resource still grows: its present end is not its end. None: as the link, the server or a
+    page declares it."""
+
     timeout: float = 30.0
     """A read is cancelled, and retried, after this many seconds without a byte of its answer."""
 
@@ -109,8 +134,8 @@ class StreamOptions:
     calls can be repeated. For a look at the beginning of a resource that is not played."""
 
     on_event: Callable[[StreamEvent], None] | None = None
-    """Called in the trio thread when the reader has waited for three seconds, and when bytes arrive again;
-    must not block or raise."""
+    """Called in the trio thread when the reader has waited for three seconds, when bytes arrive again, and
+    when a live source skips some; must not block or raise."""
 
     def __post_init__(self) -> None:
         if self.strategy is not None and self.strategy not in STRATEGY_NAMES:
@@ -197,4 +222,12 @@ class StreamStatistics:
     """The reason why this strategy is used, and the strategies that were refused before it."""
     mime_type: str | None
     capacity_bytes: int
+    reconnects: int = 0
+    """Connections of a radio after its first."""
+    is_live: bool = False
+    """True if the resource was still growing when it was read."""
+    notifications: int = 0
+    """The server's notifications that the resource has grown."""
+    skipped_bytes: int = 0
+    """The bytes of a live source that its server dropped before they were read."""
     reads: ReadCounts = field(default_factory=ReadCounts)

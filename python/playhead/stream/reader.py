@@ -28,6 +28,7 @@ from playhead.limits import DEFAULT_LIMITS, KIB, Limits
 from playhead.stream.answer import ReadRange
 from playhead.stream.digest_check import DigestCheck
 from playhead.stream.driver import CLOSED, NO_SEEK, Driver
+from playhead.stream.live_source import LiveSource
 from playhead.stream.negotiation import LateForm, RangeForm
 from playhead.stream.options import (
     DEFAULT_OPTIONS,
@@ -35,6 +36,7 @@ from playhead.stream.options import (
     StreamEvent,
     StreamOptions,
     StreamStatistics,
+    StreamTitle,
 )
 from playhead.stream.saving import whole_file
 from playhead.stream.source import Demand, Reader
@@ -114,6 +116,9 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
                 finally:
                     self._driver.set_reader_waits(False)
                 count = read()
+            if (live := self._driver.live) is not None:
+                live.moved(self._pipe.head)  # a task reads all parts as one stream
+                self._noting_titles(live, count)
             return self._pipe.head - count, count
         finally:
             self._receiving = False
@@ -165,8 +170,8 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     async def seek(self, offset: int) -> None:
         """Continue at `offset`, in bytes. Within the ring this is free; elsewhere new reads replace the old.
 
-        An offset past the end reads as the end. Raises the stream's own error if it is broken, and
-        `UsageError` if it is not `seekable`.
+        An offset past the end reads as the end, and one past the present end of a live source as that one.
+        Raises the stream's own error if it is broken, and `UsageError` if it is not `seekable`.
         """
         _check_offset(offset)
         await trio.lowlevel.checkpoint()
@@ -192,12 +197,27 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
                 "receive_some or read_all, or call it in trio.to_thread.run_sync"
             )
         self._driver.require_open()
-        count = self._pipe.readinto_nowait(buffer)
-        if count is None:
-            count = self._wait_into(buffer, timeout)
+
+        def read(buffer: Buffer) -> int:
+            count = self._pipe.readinto_nowait(buffer)
+            return self._wait_into(buffer, timeout) if count is None else count
+
+        live = self._driver.live
+        if live is not None:
+            return self._noting_titles(live, live.read(buffer, read))
+        count = read(buffer)
+        if (live := self._driver.live) is not None:  # it has become known with the first bytes
+            return self._noting_titles(live, live.read(buffer, lambda _buffer: count))
         view = memoryview(buffer).cast("B")
         if view:
             self._digest.read(self._pipe.head - count, view[:count])
+        return count
+
+    def _noting_titles(self, live: LiveSource, count: int) -> int:
+        """Report the titles that begin before the position."""
+        for title in live.titles():
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._driver.wait.notify, StreamTitle(title=title))
         return count
 
     def _wait_into(self, buffer: Buffer, timeout: float | None) -> int:
@@ -230,7 +250,8 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
     @property
     def seekable(self) -> bool:
-        """False for the strategies `poll` and `cursor`, whose bytes are handed out once."""
+        """False for the strategies `poll` and `cursor`, whose bytes are handed out once. A radio and HLS seek
+        by time (`seek_time`)."""
         return not self.is_queue
 
     def can_seek(self, offset: int) -> bool:
@@ -245,15 +266,19 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     def buffered_range(self) -> tuple[int, int]:
         return self._pipe.kept_from, self._pipe.tail
 
+    @property
+    def newest_offset(self) -> int | None:
+        return self._driver.present_bytes
+
     def interrupt(self) -> None:
         """See `Reader.interrupt`. Does nothing if the stream cannot seek, because no bytes are read again."""
-        if self._driver.can_seek(self._pipe.tail + 1):
+        if self.live is not None or self._driver.can_seek(self._pipe.tail + 1):
             self._pipe.interrupt()
 
     @property
     def is_queue(self) -> bool:
         """True for the strategies `poll` and `cursor`."""
-        return self._driver.is_queue
+        return self._driver.is_queue and self._driver.live is None
 
     @property
     def position(self) -> int:
@@ -261,9 +286,18 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         return self._pipe.head
 
     @property
+    def live(self) -> LiveSource | None:
+        return self._driver.live
+
+    def seek_time(self, seconds: float) -> tuple[float, float] | None:
+        """See `Reader.seek_time`."""
+        return trio.from_thread.run_sync(self._driver.seek_time, seconds, trio_token=self._token)
+
+    @property
     def buffered_bytes(self) -> int:
         """Bytes that can be read without waiting."""
-        return self._pipe.tail - self._pipe.head
+        live = self._driver.live
+        return self._pipe.tail - self._pipe.head + (0 if live is None else live.rest_bytes)
 
     @property
     def size_bytes(self) -> int | None:
@@ -297,8 +331,13 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         if end is not None:
             self._digest.read(end, b"")
 
+    def set_in_hand(self, in_hand_seconds: Callable[[], float]) -> None:
+        self._driver.in_hand_seconds = in_hand_seconds
+        if (live := self._driver.live) is not None:
+            live.in_hand_seconds = in_hand_seconds
+
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
-        """Also call `on_event` when the reader has waited for three seconds, and when bytes arrive again."""
+        """Also call `on_event` with each event of the stream; see `StreamOptions.on_event`."""
         self._driver.wait.watchers.append(on_event)
 
     def statistics(self) -> StreamStatistics:
@@ -336,7 +375,10 @@ class StreamFile(io.RawIOBase):
     def readinto(self, buffer: Buffer) -> int:
         """Call `RangeStream.readinto`. 0 is the end."""
         self._checkClosed()
-        return self._stream.readinto(buffer, self._timeout)
+        count = self._stream.readinto(buffer, self._timeout)
+        if not count and (live := self._stream.live) is not None and live.next_part():
+            return self.readinto(buffer)
+        return count
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move to `offset`. Raises `io.UnsupportedOperation` if the stream is not `seekable`, and for a seek
@@ -443,13 +485,15 @@ async def open_forms(
     counts: ReadCounts | None = None,
     grid_bytes: int = 0,
     remark: Callable[[bool], str] = lambda _: "",
+    is_live: bool | None = None,
 ) -> AsyncIterator[RangeStream]:
     """Read a resource in the first of the `forms` that delivers. Works like `open_stream`, with more
     arguments:
 
     `sha256` returns the announced digest, if any, in hexadecimal; it is final once the first byte can be
     read. The readers of the forms count their reads in `counts`. Pages of `grid_bytes` or more end on a
-    multiple of it. `remark` completes the error message if all forms are refused; see `FormNegotiation`.
+    multiple of it. `remark` completes the error message if all forms are refused; see `FormNegotiation`. If
+    `is_live`, by default `options.live`, the resource still grows, and `size_bytes` is its present size.
     """
     driver = Driver(
         forms,
@@ -460,6 +504,7 @@ async def open_forms(
         last_received=last_received,
         grid_bytes=grid_bytes,
         remark=remark,
+        is_live=bool(options.live if is_live is None else is_live),
     )
     stream = RangeStream(driver, limits=limits, sha256=sha256, counts=counts or ReadCounts())
     block_error = _BlockError()

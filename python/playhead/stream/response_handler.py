@@ -19,6 +19,7 @@ from typing import assert_never
 import trio
 
 from playhead._core import Pipe, Planner, Request
+from playhead.cache import EARLIEST_META, LIVE_META
 from playhead.errors import (
     Base64Error,
     ContradictionError,
@@ -27,6 +28,7 @@ from playhead.errors import (
     RangeNotHonouredError,
     RangePastEndError,
     ResourceChangedError,
+    ServerError,
     StreamBrokenError,
     TransportError,
 )
@@ -80,6 +82,10 @@ class ResponseHandler:
     broken: PlayheadError | None = None
     """The error that breaks the stream at once, if any."""
     mime_type: str | None = None
+    has_answer: bool = False
+    """True once the current form has been answered without a refusal."""
+    earliest: int | None = None
+    """The first offset that the server still has, if it has dropped bytes that were requested."""
     _question: OpenQuestion | None = None
     _waiting: list[tuple[Request, Answer]] = field(default_factory=list)
     _start: int = 0
@@ -107,7 +113,8 @@ class ResponseHandler:
         """Drop the held answers and the open question, after a seek or a change of form."""
         self._waiting.clear()
         self._question = None
-        self.refusal = None
+        self.refusal = self.earliest = None
+        self.has_answer = False
         self.planner.hold_pages(False)
         self.errors.clear()
 
@@ -132,6 +139,9 @@ class ResponseHandler:
             ranged=not (self.plan is not None and self.plan.page_bytes is None),
         )
         size_bytes, served_to = outcome.size_bytes, self.planner.served_to
+        if outcome.is_live or self.planner.present_bytes is not None:
+            # The answer may be older than others, but not than the bytes before its first one.
+            served_to = min(served_to, request.start)
         if size_bytes is not None and size_bytes < served_to:
             raise ResourceChangedError(
                 f"{self.server_name}: the resource changed while it was read: the page at byte"
@@ -140,13 +150,34 @@ class ResponseHandler:
                 offset=request.start,
             )
         self.mime_type = self.mime_type or outcome.mime_type
-        if outcome.total_bytes is not None:
-            self.planner.set_total(outcome.total_bytes, exact=True)
+        self._note_size(outcome, answer)
         return answer
+
+    def _note_size(self, page: Page, answer: Answer) -> None:
+        """Pass the size that a page declares on to the planner: the present one while the resource grows."""
+        size_bytes, now = page.size_bytes or page.total_bytes, trio.current_time()
+        is_growing = self.planner.present_bytes is not None
+        if page.is_live or (is_growing and page.is_live is None):
+            announces_end = page.is_live is not None
+            served_to = answer.end if answer.n_bytes else 0
+            self.planner.set_growing(now, max(served_to, size_bytes or 0), announces_end=announces_end)
+        elif is_growing:
+            self.planner.set_grown(now, size_bytes)
+        elif page.total_bytes is not None:
+            self.planner.set_total(page.total_bytes, exact=True)
 
     def _failed(self, request: Request, error: PlayheadError, *, broke_off: bool) -> None:
         self.last_error = error
         failure = read_failure(error)
+        data = error.data if isinstance(error, ServerError) and isinstance(error.data, dict) else {}
+        earliest = data.get(EARLIEST_META)
+        if isinstance(earliest, int) and earliest > request.start:
+            self.earliest = max(self.earliest or 0, earliest)
+            self.planner.hold_pages(True)  # until the reader has read all bytes before
+            self.planner.on_error(request.id, trio.current_time(), "lost")
+            return
+        if data.get(LIVE_META) is False and request.start <= self.pipe.tail:
+            self.broken = self.broken or error  # the source has failed, and every byte before is here
         if request.start == self._start and not self.has_bytes and not request.is_probe and is_refusal(error):
             self.refusal = self.refusal or Refusal(error=error)
             return
@@ -172,7 +203,9 @@ class ResponseHandler:
             return  # the planner's pages are abandoned
         is_elsewhere = answer.declared_offset not in (None, answer.offset)
         if not answer.n_bytes and not is_elsewhere:
-            if request.start == self._start == 0 and not self.has_bytes:
+            is_live = self.planner.present_bytes is not None
+            self.has_answer = self.has_answer or is_live
+            if request.start == self._start == 0 and not self.has_bytes and not is_live:
                 self.refusal = self.refusal or Refusal(claims_end=answer.claims_end)
                 return
             self.planner.on_answer(request.id, trio.current_time(), 0, answer.claims_end)
@@ -183,7 +216,7 @@ class ResponseHandler:
             self.planner.hold(request.id)
             self._waiting.append((request, answer))
             return
-        self.has_bytes = self.has_bytes or answer.n_bytes > 0
+        self.has_bytes = self.has_answer = self.has_bytes or answer.n_bytes > 0
         try:
             verdict = self.support.judge(answer, end=request.end, total_bytes=self._total_bytes)
             if isinstance(verdict, Accept):

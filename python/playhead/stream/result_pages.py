@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from playhead.cache import ETAG_META, OFFSET_META, SIZE_META, strong_etag
+from playhead._core import decode_base64
+from playhead.cache import ETAG_META, LIVE_META, OFFSET_META, SIZE_META, strong_etag
 from playhead.content.blocks import items_of
 from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import (
@@ -22,6 +23,18 @@ SHOWN_CHARS = 200
 """Limits the text to save for error messages where bytes were expected."""
 
 
+def resource_bytes(result: Mapping[str, Any], *, limits: Limits, server: str) -> bytes:
+    """Return the text or the decoded blobs of a result of `resources/read`. Raises as `page_of_contents`, and
+    `Base64Error`."""
+    page_of_contents(result, limits=limits, server=server)
+    data = b""
+    for item in items_of(result, "contents", method="resources/read", limits=limits, server=server):
+        fields = item if isinstance(item, dict) else {}
+        text = fields.get("text")
+        data += text.encode() if isinstance(text, str) else decode_base64(fields.get("blob", ""))
+    return data
+
+
 def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) -> Page:
     """Return the page in a result of `resources/read`. Its blobs stay base64, as strings or views of the
     message.
@@ -35,7 +48,7 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
     mime_type: str | None = None
     etag: str | None = None
     offset: int | None = None
-    size_bytes: int | None = None
+    size_bytes, is_live = _growth(result.get("_meta"))
     for index, item in enumerate(contents):
         n_earlier = len(blobs)
         fields = item if isinstance(item, dict) else {}
@@ -53,8 +66,9 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
             item_offset = _whole_number(meta.get(OFFSET_META))
             if offset is None and item_offset is not None:
                 offset = max(0, item_offset - sum(map(blob_bytes, blobs[:n_earlier])))
-            if size_bytes is None:
-                size_bytes = _whole_number(meta.get(SIZE_META))
+            size, live = _growth(meta)
+            size_bytes = size if size_bytes is None else size_bytes
+            is_live = live if is_live is None else is_live
         if mime_type is None and isinstance(item_type := fields.get("mimeType"), str):
             mime_type = item_type
     scope, ttl_ms = result.get("cacheScope"), result.get("ttlMs")
@@ -65,12 +79,20 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
         mime_type=mime_type,
         offset=offset,
         size_bytes=size_bytes,
+        is_live=is_live,
         etag=etag,
         cache_scope=scope if scope in ("public", "private") else None,
         ttl_seconds=None if not isinstance(ttl_ms, int | float) else max(0.0, ttl_ms / 1000),
     )
     check_block(page.n_bytes, allowed=limits.block_bytes, what=f"a page from {server}")
     return page
+
+
+def _growth(meta: object) -> tuple[int | None, bool | None]:
+    """Return the present size, and whether the resource still grows, as far as `meta` declares them."""
+    fields = meta if isinstance(meta, dict) else {}
+    live = fields.get(LIVE_META)
+    return _whole_number(fields.get(SIZE_META)), live if isinstance(live, bool) else None
 
 
 DATA_FIELDS = ("bytes", "data", "blob", "audio_base64")

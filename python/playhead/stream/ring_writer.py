@@ -5,6 +5,7 @@ Everything runs in the trio thread between two checkpoints, except `feed`, which
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 
@@ -116,6 +117,10 @@ class RingWriter:
                 allowed=self._max_bytes,
                 got=stop,
             )
+
+    def lift_limit(self) -> None:
+        """Allow any number of bytes, for a stream without an end."""
+        self._max_bytes = sys.maxsize
 
     async def feed(self, answer: Answer) -> None:
         """Store an answer of any size from the tail on, slice by slice as the reader makes room.

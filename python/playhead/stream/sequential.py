@@ -58,6 +58,8 @@ class Sequential:
     refusal."""
     on_end: Callable[[], None]
     """Called when the pipe has all bytes up to the end."""
+    is_live: bool = False
+    """True for a queue that may continue elsewhere after its end."""
     _page_bytes: int | None = field(init=False)
     _is_queue: bool = field(init=False)
     _ready: deque[Answer] = field(init=False)
@@ -96,19 +98,25 @@ class Sequential:
                 await trio.sleep_forever()
 
     async def _feed_all(self) -> None:
+        failure: PlayheadError | None = None
         with unwrap_exception_group():
             async with trio.open_nursery() as nursery:
                 send, receive = trio.open_memory_channel[Answer | PlayheadError](0)
                 nursery.start_soon(self._fetch, send)
                 async for item in receive:
                     if isinstance(item, PlayheadError):
-                        raise item
+                        failure = item
+                        break
                     self._feeding = item  # after a seek, `_fetch` uses it again
                     self.planner.on_fed(trio.current_time(), max(0, item.end - self.pipe.tail))
                     del item
                     await self.writer.feed(self._feeding)
                     self._feeding = None  # the last reference
                 nursery.cancel_scope.cancel()
+        if failure is not None:
+            # Raised here: in the nursery it would be in a group with the cancellation of a stream that breaks
+            # for another reason at the same time.
+            raise failure
 
     async def _fetch(self, send: trio.MemorySendChannel[Answer | PlayheadError]) -> None:
         async with send:
@@ -136,6 +144,8 @@ class Sequential:
                     return answer
             if self._is_queue:
                 answer = await self._read(at, at + 1)
+                if not answer.n_bytes and self.is_live:
+                    return None  # the planner would never look behind an end, as a seek may
                 if not answer.n_bytes:
                     self.planner.set_end(at, "done")
             elif self._page_bytes is None:

@@ -11,9 +11,12 @@ from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from playhead.errors import SeekError
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from playhead.stream.live_source import LiveSource
     from playhead.stream.options import StreamEvent, StreamOptions, StreamStatistics
 
 
@@ -65,6 +68,21 @@ class Reader(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot seek")
 
     @property
+    def live(self) -> LiveSource | None:
+        """The parts and titles of a live stream, whose `readinto` returns 0 at the end of each part. None for
+        another; final once a byte was read."""
+        return None
+
+    def seek_time(self, seconds: float) -> tuple[float, float] | None:
+        """Continue a live stream at the time `seconds`, or at the nearest that its server has; infinity is
+        the newest. Returns the time of the first byte, and the time from which on to play; None if only
+        unheard audio was dropped.
+
+        Called from a thread. Raises `SeekError` if it cannot.
+        """
+        raise SeekError(f"{type(self).__name__} cannot seek")
+
+    @property
     def buffered_range(self) -> tuple[int, int]:
         """The offsets (first, last) within which a seek needs no new read. `(0, 0)` if unknown."""
         return 0, 0
@@ -72,6 +90,11 @@ class Reader(ABC):
     @property
     def size_bytes(self) -> int | None:
         """The size of the whole, if known: a hint."""
+        return None
+
+    @property
+    def newest_offset(self) -> int | None:
+        """The present end of a live source, which still grows and has no size yet; None for any other."""
         return None
 
     def interrupt(self) -> None:  # noqa: B027  # most readers never wait for long
@@ -105,6 +128,10 @@ class Reader(ABC):
 
     def set_demand(self, demand: Demand) -> None:  # noqa: B027  # most readers have no use for it
         """Report how urgently bytes are needed from now on. Called in the trio thread; idempotent."""
+
+    def set_in_hand(self, in_hand_seconds: Callable[[], float]) -> None:  # noqa: B027  # a file never grows
+        """Let the reader call `in_hand_seconds` for the audio that the player has before it needs new bytes.
+        A live source is asked for growth before half of it is played. Called in the trio thread."""
 
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:  # noqa: B027  # a file never waits
         """Also call `on_event` when the reader waits for bytes, and when they arrive again; see

@@ -36,7 +36,11 @@ class StartRule:
         total_bytes: int | None,
         is_sequential: bool,
     ) -> bool:
-        """See `RangeStream.can_play`. `total_bytes` is the resource's size, if known. From any thread."""
+        """See `RangeStream.can_play`. `total_bytes` is the resource's size, if known. From any thread.
+
+        Of a live source the bytes up to the present end count. The arrival of more is unknown, and waiting
+        for it would delay the audio.
+        """
         self.in_flight.bytes_per_second = bytes_per_second
         if self.pipe.closed:  # every byte has arrived
             return True
@@ -44,6 +48,8 @@ class StartRule:
             return in_hand_bytes > 0  # waiting gains nothing: the arrival of the next chunk is unknown
         if is_sequential:
             return in_hand_bytes >= SEQUENTIAL_START_SECONDS * bytes_per_second
+        if (present_bytes := self.planner.present_bytes) is not None:
+            total_bytes = present_bytes
         left_bytes = None if total_bytes is None else max(0, total_bytes - self.pipe.tail + in_hand_bytes)
         first_at = self.writer.first_byte_at
         wanted = self.in_flight.wait_bytes(now if first_at is None else first_at)

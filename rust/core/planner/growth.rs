@@ -20,8 +20,10 @@ const POLL_MAX_SECONDS: f64 = 1.0;
 /// Polls after which the wait has reached its limit.
 const POLL_DOUBLINGS: u32 = 3;
 /// A notified read follows the one before by this, so that a server which notifies of every write is not asked for
-/// every write.
+/// every write. Each notification of what is known already, because the read before has found it, doubles the wait, and
+/// each second without one halves it: there is about one such read per second.
 const NOTIFIED_SECONDS: f64 = 0.05;
+const KNOWN_SECONDS: f64 = 1.0;
 /// A server that notifies is asked this often without a notification, and any server while the listener has paused.
 const NET_SECONDS: f64 = 5.0;
 /// The least time without growth that is an end.
@@ -42,6 +44,13 @@ pub(super) struct Growth {
     notifies: bool,
     /// True if a notification arrived after the newest read for growth was sent.
     notified: bool,
+    /// True if the next read is for what was appended before the server began to notify.
+    catches_up: bool,
+    /// True if the newest read for growth followed a notification.
+    follows: bool,
+    /// The wait between notified reads, and the time at which it last changed.
+    notified_wait: f64,
+    wait_changed_at: f64,
     asked_at: f64,
     /// Polls since the wait between them was the shortest.
     polls: u32,
@@ -62,6 +71,10 @@ impl Growth {
             announces_end: false,
             notifies: false,
             notified: false,
+            catches_up: false,
+            follows: false,
+            notified_wait: NOTIFIED_SECONDS,
+            wait_changed_at: f64::NEG_INFINITY,
             asked_at: f64::NEG_INFINITY,
             polls: 0,
             half_played_at: None,
@@ -85,9 +98,7 @@ impl Growth {
     /// The time from which the present end may be read again.
     pub fn due_at(&self, is_paused: bool) -> f64 {
         let wait = match (self.notifies, self.notified) {
-            (true, true) if self.still == 0 => NOTIFIED_SECONDS,
-            // A notification without growth: a server that sends many is asked once per second.
-            (true, true) => POLL_MAX_SECONDS,
+            (true, true) => self.notified_wait,
             (true, false) => NET_SECONDS,
             (false, _) if is_paused => NET_SECONDS,
             (false, _) => {
@@ -102,7 +113,8 @@ impl Growth {
 
     pub fn asked(&mut self, now: f64) {
         self.asked_at = now;
-        self.notified = false;
+        self.follows = self.notified && !self.catches_up;
+        (self.notified, self.catches_up) = (false, false);
         self.polls = self.polls.saturating_add(1).min(POLL_DOUBLINGS);
     }
 
@@ -115,12 +127,23 @@ impl Growth {
         }
         self.grew_at = Some(now);
         (self.still, self.shrunken) = (0, 0);
+        if now >= self.wait_changed_at + KNOWN_SECONDS {
+            self.set_notified_wait(now, self.notified_wait / 2.0);
+        }
+    }
+
+    fn set_notified_wait(&mut self, now: f64, wait: f64) {
+        self.notified_wait = wait.clamp(NOTIFIED_SECONDS, POLL_MAX_SECONDS);
+        self.wait_changed_at = now;
     }
 
     /// Handles an answer that has nothing more, to a read sent at `issued_at`. Returns whether this is the end.
     fn stood_still(&mut self, now: f64, issued_at: f64) -> bool {
         let since = *self.grew_at.get_or_insert(now);
         self.still = self.still.saturating_add(1);
+        if self.follows {
+            self.set_notified_wait(now, self.notified_wait * 2.0);
+        }
         let limit = NO_GROWTH_SECONDS.max(NO_GROWTH_PAUSES * self.longest_pause);
         !self.announces_end && issued_at >= since + limit
     }
@@ -142,6 +165,9 @@ impl Planner {
         let now = self.now;
         let growth = self.growth.get_or_insert_with(Growth::new);
         growth.announces_end |= announces_end;
+        if size > growth.size && growth.grew_at.is_some() {
+            growth.grew(now);
+        }
         growth.raise(now, size);
     }
 
@@ -155,7 +181,8 @@ impl Planner {
         self.advance(now);
         if let Some(growth) = &mut self.growth {
             // What was appended before the subscription began is not notified of.
-            growth.notified |= notifies && !growth.notifies;
+            growth.catches_up = notifies && !growth.notifies;
+            growth.notified |= growth.catches_up;
             growth.notifies = notifies;
         }
     }
@@ -239,8 +266,8 @@ impl Planner {
         let Some(growth) = &mut self.growth else {
             return;
         };
-        if self.frontier == flight.end {
-            self.frontier = flight.start;
+        if self.frontier == flight.end || flight.start >= growth.size {
+            self.frontier = self.frontier.min(flight.start);
         }
         if flight.purpose == Purpose::Probe || flight.issued_at < growth.raised_at {
             return; // it was sent before the growth was known

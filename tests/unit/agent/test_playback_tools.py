@@ -27,7 +27,8 @@ from tests.servers.wave import wave_header
 MINUTE = 60
 RATE_HZ = 8000
 NAMES = (
-    *("pause", "resume", "stop", "next", "previous", "seek", "set_volume", "what_is_playing"),
+    *("pause", "resume", "stop", "next", "previous", "seek", "go_live", "set_volume"),
+    "what_is_playing",
     "play_from_queue",
 )
 

@@ -125,8 +125,8 @@ async def test_an_entry_that_cannot_be_opened_does_not_stop_the_others(here: Pat
 
 async def test_a_playlist_of_segments_is_hls(here: Path) -> None:
     (here / "hls.m3u8").write_text("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXTINF:6,\na.ts\n")
-    with pytest.raises(ContentError, match="HLS"):
-        await found("hls.m3u8")
+    (failed,) = await found("hls.m3u8")
+    assert "expected an HLS playlist at a URL" in str(await failure(failed))
 
 
 async def test_playlists_nest_three_deep_and_end_at_a_number_of_entries(here: Path) -> None:

@@ -162,3 +162,10 @@ async def test_a_call_shows_its_time_and_the_progress_that_is_reported(autojump_
 )
 def test_a_time_is_written_as_it_is_shown(text: str, seconds: float | None) -> None:
     assert seconds_of(text) == seconds
+
+
+def test_a_live_item_shows_its_present_title_and_no_duration() -> None:
+    now = replace(NOW, title="Station", is_live=True, stream_title="Band - Song", duration_seconds=None)
+    lines = drawn(PlayerView(now=now), columns=60, lines=4)
+    assert lines[:2] == ["Station", "Band - Song"]
+    assert lines[2].endswith("live")

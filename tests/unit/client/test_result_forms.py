@@ -17,9 +17,11 @@ import trio.testing
 
 from playhead.client import CallResult, Session, connect
 from playhead.config.servers import ServerConfig
+from playhead.content.playlists import HLS_MIME
 from playhead.errors import BlockedAddressError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.playback import NullSink, Player
+from tests.live_kit import hls_files
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.raw_origin import RawOrigin, answer, answer_range, raw_origin
 
@@ -378,10 +380,34 @@ async def test_a_playlist_of_a_local_address_names_the_permission() -> None:
         ]
 
 
-@pytest.mark.parametrize("body", [PAGE, b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nseg.aac\n", b""])
+@pytest.mark.parametrize("body", [PAGE, b""])
 async def test_what_is_not_a_playlist_plays_nothing(body: bytes) -> None:
     async with site({"/a.m3u8": ("application/vnd.apple.mpegurl", body)}) as origin:
         assert (await called(text(f"{origin.url}/a.m3u8"), allow_origins=(origin.url,))).media == ()
+
+
+async def test_an_hls_playlist_is_one_item_and_its_segments_are_heard(run_directory: Path) -> None:
+    piece = hls_files("adts", run_directory)
+    files = {f"/a/{name}": ("audio/aac", data) for name, data in piece.files.items()}
+    files["/a/list.m3u8"] = ("application/vnd.apple.mpegurl", piece.playlist())
+    async with (
+        site(files) as origin,
+        session_with(text({"url": f"{origin.url}/a/list.m3u8"}), allow_origins=(origin.url,)) as session,
+    ):
+        assert await frames_heard(session) == [len(piece.pcm) // 8]
+
+
+async def test_an_hls_playlist_that_is_a_resource_is_read_by_the_session_and_its_segments_by_http(
+    run_directory: Path,
+) -> None:
+    piece = hls_files("adts", run_directory)
+    link = {"type": "resource_link", "uri": "station://live", "name": "Station", "mimeType": HLS_MIME}
+    async with site({f"/a/{name}": ("audio/aac", data) for name, data in piece.files.items()}) as origin:
+        playlist = piece.playlist().decode().replace("\ns", f"\n{origin.url}/a/s")
+        async with session_with(
+            {"content": [link]}, allow_origins=(origin.url,), resource=playlist
+        ) as session:
+            assert await frames_heard(session) == [len(piece.pcm) // 8]
 
 
 # --- files -------------------------------------------------------------------------------------------------

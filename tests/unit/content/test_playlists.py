@@ -94,13 +94,15 @@ def test_a_type_or_a_suffix_names_a_playlist(mime_type: str | None, address: str
 @pytest.mark.parametrize(
     ("data", "got"),
     [
-        (b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nseg.aac\n", "the segments of HLS"),
         (b"#EXTM3U\n# nothing\n", "no entries"),
         (b"", "an empty one"),
     ],
 )
-def test_a_list_without_entries_or_of_segments_is_an_error_that_names_its_address(
-    data: bytes, got: str
-) -> None:
+def test_a_list_without_entries_is_an_error_that_names_its_address(data: bytes, got: str) -> None:
     with pytest.raises(ContentError, match=rf"^{WEB}: expected a playlist .* of audio, got {got}"):
         playlist_entries(data, WEB)
+
+
+def test_a_list_of_segments_is_its_own_only_entry() -> None:
+    (entry,) = playlist_entries(b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nseg.aac\n", WEB)
+    assert (entry.address, entry.is_hls) == (WEB, True)

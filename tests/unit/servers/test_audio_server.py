@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,11 +20,13 @@ import trio.testing
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.shared.uri_template import UriTemplate
 
-from playhead.errors import UsageError
+from playhead.client import ResourceMedia, connect
+from playhead.errors import ServerError, UsageError
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server, serve
 from playhead.servers.audio.audio_tools import TEMPLATE, URI
 from playhead.servers.ranged_resource import SERVED_PAGE_BYTES
+from tests.servers.audio_tools import AUDIO_TOOLS
 from tests.servers.loopback import started
 from tests.servers.messages import initialize
 from tests.servers.ranged_read import read_blob
@@ -124,7 +127,7 @@ async def test_a_volume_out_of_range_is_a_tool_error_with_the_allowed_range(volu
 
 async def test_an_unknown_tool_is_an_error_that_names_the_known_ones() -> None:
     async with client() as connected:
-        with pytest.raises(MCPError, match="musicPlayer and set_volume") as caught:
+        with pytest.raises(MCPError, match=", ".join(AUDIO_TOOLS)) as caught:
             await call(connected, "rm")
     assert caught.value.code == -32602
 
@@ -160,7 +163,7 @@ async def test_the_template_form_also_takes_the_url_plain() -> None:
 
 async def test_the_template_is_listed() -> None:
     async with client() as connected:
-        (template,) = (await connected.list_resource_templates()).resource_templates
+        template, *_speech = (await connected.list_resource_templates()).resource_templates
     assert template.uri_template == TEMPLATE
 
 
@@ -492,3 +495,114 @@ async def test_a_prompt_that_is_none_is_refused(name: str, arguments: dict[str, 
         with pytest.raises(MCPError, match=said) as caught:
             await connected.get_prompt(name, arguments)
         assert caught.value.code == -32602
+
+
+# --- speech -------------------------------------------------------------------------------------------------
+
+needs_espeak = pytest.mark.skipif("speak" not in AUDIO_TOOLS, reason="needs espeak-ng")
+
+
+@needs_espeak
+@pytest.mark.parametrize("waits", [False, True])
+async def test_speech_is_what_the_program_writes(waits: bool) -> None:
+    text = "One, two, three. Four, five, six."
+    program = ["espeak-ng", "--stdin", "--stdout"]
+    done = await trio.run_process(program, stdin=text.encode(), capture_stdout=True)
+    async with open_audio_server(AudioServerOptions(mixer="memory")) as server, connect(server) as session:
+        result = await session.call_tool("speak", {"text": text, "wait": waits})
+        (media,) = result.media
+        async with media.open() as stream:
+            assert await stream.read_all() == done.stdout
+    assert media.title == text
+    assert media.is_live is not waits
+
+
+@pytest.fixture
+def slow_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in place of espeak-ng, which writes the second half once a file appears."""
+    program = tmp_path / "espeak-ng"
+    program.write_text(
+        f"#!{sys.executable} -IS\n"
+        "import os, sys, time\n"
+        f"open({str(tmp_path / 'argv')!r}, 'w').write(repr(sys.argv[1:]))\n"
+        "text = sys.stdin.buffer.read()\n"
+        "os.write(1, text[:5])\n"
+        f"while not os.path.exists({str(tmp_path / 'go on')!r}): time.sleep(0.005)\n"
+        "os.write(1, text[5:])\n"
+        f"sys.exit(os.path.exists({str(tmp_path / 'fail')!r}))\n"
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return tmp_path
+
+
+async def test_a_link_is_returned_while_the_program_still_speaks(slow_engine: Path) -> None:
+    async with open_audio_server(AudioServerOptions(mixer="memory")) as server, connect(server) as session:
+        result = await session.call_tool("speak", {"text": "secret words"})
+        async with session.open(result.links[0]) as stream:
+            assert await stream.receive_some(5) == b"secre"
+            assert (slow_engine / "argv").read_text() == "['--stdin', '--stdout']"
+            (slow_engine / "go on").touch()
+            assert await stream.read_all() == b"t words"
+
+
+async def test_a_program_that_fails_is_an_error_after_its_last_byte(slow_engine: Path) -> None:
+    for name in ("go on", "fail"):
+        (slow_engine / name).touch()
+    async with open_audio_server(AudioServerOptions(mixer="memory")) as server, connect(server) as session:
+        with pytest.raises(ServerError, match="its source failed after 12 bytes"):
+            await session.call_tool("speak", {"text": "secret words", "wait": True})
+        result = await session.call_tool("speak", {"text": "secret words"})
+        async with session.open(result.links[0]) as stream:
+            assert await stream.receive_some(12) == b"secret words"
+            with pytest.raises(ServerError, match="its source failed"):
+                await stream.read_all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "text: expected a string of 1 to 100000 characters, got None"),
+        ({"text": " "}, "got 1 characters"),
+        ({"text": "a" * 100_001}, "got 100001 characters"),
+        ({"text": "a", "wait": 1}, "wait: expected true or false, got 1"),
+    ],
+)
+async def test_what_cannot_be_spoken_is_an_error_of_the_tool(
+    slow_engine: Path, arguments: dict[str, Any], message: str
+) -> None:
+    async with client() as connected:
+        result = await connected.call_tool("speak", arguments)
+    assert isinstance(result, types.CallToolResult)
+    assert result.is_error
+    assert message in text_of(result)
+
+
+async def test_a_link_to_speech_that_was_never_asked_for_is_unknown(slow_engine: Path) -> None:
+    async with client() as connected:
+        with pytest.raises(MCPError, match="unknown speech 'x'"):
+            await read_blob(connected, {"uri": "speech://x.wav", "arguments": {"start": 0, "end": 9}})
+
+
+async def test_a_report_of_progress_names_the_link_while_the_call_goes_on(slow_engine: Path) -> None:
+    named: list[ResourceMedia] = []
+    over = trio.Event()
+    async with open_audio_server(AudioServerOptions(mixer="memory")) as server, connect(server) as session:
+
+        async def speak() -> None:
+            arguments = {"text": "secret words", "wait": True}
+            result = await session.call_tool("speak", arguments, on_media=named.append)
+            (media,) = result.media
+            assert (media.uri, media.size_bytes) == (named[0].uri, 12)
+            over.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(speak)
+            while not named:
+                await trio.testing.wait_all_tasks_blocked(0.001)
+            async with named[0].open() as stream:
+                assert await stream.receive_some(5) == b"secre"
+                assert not over.is_set()
+                (slow_engine / "go on").touch()
+                assert await stream.read_all() == b"t words"
+    assert len(named) == 1

@@ -24,6 +24,7 @@ from playhead.servers.listening import Transport
 from playhead.servers.proxy import ProxyOptions
 from playhead.servers.proxy.proxy_server import PLAYER_PREFIX, open_proxy, serve
 from playhead.servers.proxy.result_audio import ADDRESS_META, HEARD_META, ResultAudio
+from tests.servers.audio_tools import AUDIO_TOOLS
 
 
 def sounding(player: Player) -> ResultAudio:
@@ -69,7 +70,7 @@ async def test_several_servers_get_prefixes_and_each_call_finds_its_server() -> 
         server = await stack.enter_async_context(open_proxy(targets, None, ProxyOptions()))
         host = await stack.enter_async_context(connect(server))
         names = {tool.name for tool in await host.list_tools()}
-        assert names == {"echo__echo", "other__echo", "music__musicPlayer", "music__set_volume"}
+        assert names == {"echo__echo", "other__echo", *(f"music__{tool}" for tool in AUDIO_TOOLS)}
         assert (await host.call_tool("other__echo", {"b": 2})).text == '{"b": 2}'
         link = (await host.call_tool("music__musicPlayer", {"query": ""})).links[0]
         assert link.uri.startswith("music+resource://")

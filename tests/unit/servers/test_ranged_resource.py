@@ -402,6 +402,7 @@ def test_importing_it_loads_neither_the_client_nor_trio() -> None:
         "playhead.servers",
         "playhead.servers.byte_sources",
         "playhead.servers.file_downloads",
+        "playhead.servers.growing_source",
         "playhead.servers.late_blob",
         "playhead.servers.ranged_resource",
         "False",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import trio
 
-from playhead.cache import ETAG_META, dated_validator, strong_etag
+from playhead.cache import ETAG_META, LIVE_META, dated_validator, strong_etag
 from playhead.client.call_results.media import (
     BytesMedia,
     ImageMedia,
@@ -230,6 +230,7 @@ def linked(link: Mapping[str, Any], *, streams: Streams, tool: str | None = None
         mime_type=link.get("mimeType"),
         size_bytes=link.get("size"),
         tool=tool,
+        is_live=(link.get("_meta") or {}).get(LIVE_META) is True,
         validator=_validator(link),
         streams=streams,
     )

@@ -68,6 +68,8 @@ class ResourceMedia:
     """Set for the chunks that `tool`, a queue tool, hands out for these arguments, not a resource."""
     file: FileValue | None = None
     """Set for a file that the server authorises for download (SEP-2631): no resource has its URI."""
+    is_live: bool = False
+    """True if the resource still grows, as its link says; `size_bytes` is then its present size."""
     is_local: bool = False
     """True if `uri` is a file of this machine, which may be read if it is below
     `ServerConfig.allow_paths`."""

@@ -18,7 +18,7 @@ import trio
 from playhead.client.call_results.media import Head, ResourceMedia, SessionStreams
 from playhead.concurrency import unwrap_exception_group
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, is_playable_audio, sniff
-from playhead.content.playlists import Playlist, PlaylistEntry, is_playlist, playlist_items
+from playhead.content.playlists import HLS_MIME, Playlist, PlaylistEntry, is_playlist, playlist_items
 from playhead.errors import BlockedAddressError, PlayheadError, UsageError
 from playhead.limits import KIB, Limits
 from playhead.results.candidates import (
@@ -154,7 +154,8 @@ class Sniffing:
             if candidate.playlist is not None:
                 opened: Verdict | Playlist = Playlist(candidate.playlist, address)
             elif candidate.row == "playlist":
-                data = await self._head_of(link(candidate.index), self.limits.playlist_bytes + 1)
+                listed = replace(link(candidate.index), mime_type=None)  # the list, not what it plays
+                data = await self._head_of(listed, self.limits.playlist_bytes + 1)
                 if isinstance(data, str):  # perhaps because it has text
                     data = (await self.streams.read_text(address)).encode(errors="replace")
                 opened = Playlist(data, address)
@@ -194,6 +195,9 @@ class Sniffing:
         async def open_entry(entry: PlaylistEntry) -> Sequence[AddressedAudio] | Playlist:
             nonlocal is_proved, refused
             address, title = entry.address, entry.title or title_of(entry.address)
+            if entry.is_hls:
+                is_proved = True
+                return [AddressedAudio(address, title, HLS_MIME)]
             if is_proved and not is_playlist(None, address):
                 return [AddressedAudio(_uri(address), title, None)]
             if (refusal := self._count()) is not None:

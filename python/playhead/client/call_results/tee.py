@@ -117,6 +117,13 @@ class TeeReader(Reader):
     def set_demand(self, demand: Demand) -> None:
         self._inner.set_demand(demand)
 
+    @property
+    def newest_offset(self) -> int | None:
+        return self._inner.newest_offset
+
+    def set_in_hand(self, in_hand_seconds: Callable[[], float]) -> None:
+        self._inner.set_in_hand(in_hand_seconds)
+
     def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
         self._inner.watch(on_event)
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import trio
 
+from playhead.cache import LINK_META
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.elicitation import Handler, RefusedError
 from playhead.client.session.handshake import negotiate
@@ -202,6 +203,7 @@ class Connection:
         silent_seconds: float,
         total_seconds: float,
         on_progress: OnProgress | None = None,
+        on_link: Callable[[object], None] | None = None,
         arrivals: Arrivals | None = None,
         report: Callable[[ProgressReport], None] | None = None,
         repeats: WaitingRequest | None = None,
@@ -216,8 +218,9 @@ class Connection:
         `ConnectionLostError` or another `TransportError` if the connection failed, `RemoteError` for an error
         answer, `UsageError` for `params` that are not JSON, and the exceptions of `on_progress`. On a
         deadline or cancellation the server is notified, if the revision allows it. `arrivals` is notified of
-        the bytes of the answer, and `report` of each progress report (ignored with `on_progress`). `repeats`
-        is the request of which this one is a copy.
+        the bytes of the answer, `report` of each progress report (ignored with `on_progress`), and `on_link`
+        of each link that one names, as it was received (`LINK_META`). `repeats` is the request of which this
+        one is a copy.
         """
         if on_progress is not None:
             async with reporting(on_progress) as reports:
@@ -226,6 +229,7 @@ class Connection:
                     params,
                     silent_seconds=silent_seconds,
                     total_seconds=total_seconds,
+                    on_link=on_link,
                     arrivals=arrivals,
                     report=reports.send,
                     repeats=repeats,
@@ -237,7 +241,9 @@ class Connection:
         reports_progress = report is not None or method == "tools/call"
         outgoing = self.exchange.request(method, params, reports=reports_progress, id=id)
         now = trio.current_time()
-        waiting = WaitingRequest(outgoing, silent_seconds, total_seconds, now, report, arrivals, repeats)
+        waiting = WaitingRequest(
+            outgoing, silent_seconds, total_seconds, now, report, on_link, arrivals, repeats
+        )
         self._waiting[outgoing.id] = waiting
         if now + min(silent_seconds, total_seconds, self._repeats.first_step_seconds) < self._wakes_at:
             self._earlier.set()
@@ -333,8 +339,11 @@ class Connection:
                         waiting.scope.cancel()  # ends `Carrier.request`, which is no longer needed
                 case Progressed():
                     self._touch(event.id)
-                    if (report := self._waiting[event.id].report) is not None:
-                        report((event.progress, event.total, event.message))
+                    waiting = self._waiting[event.id]
+                    if waiting.report is not None:
+                        waiting.report((event.progress, event.total, event.message))
+                    if waiting.on_link is not None and LINK_META in event.meta:
+                        waiting.on_link(event.meta[LINK_META])
                 case Asked():
                     self._on_question(event)
                 case Notified():

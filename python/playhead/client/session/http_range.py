@@ -28,6 +28,7 @@ from playhead.client.transports.http_client import (
     HttpResponse,
 )
 from playhead.client.transports.http_errors import unreachable
+from playhead.client.transports.http_network import ICY_REASON
 from playhead.client.transports.tls import tls_reason
 from playhead.errors import (
     AccessDeniedError,
@@ -41,6 +42,7 @@ from playhead.errors import (
     RangeNotHonouredError,
     RangePastEndError,
     ResourceChangedError,
+    TransportError,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits, check_block
 from playhead.net_guard import REDIRECTS, Origin, check_url
@@ -161,6 +163,8 @@ class RangeBody:
     """The number of bytes still to drop, if the origin ignored the range and sends the bytes before it."""
     _rest: bytes = field(default=b"", repr=False)
     """Bytes that have arrived and were not taken yet."""
+    failure: TransportError | None = None
+    """The error that cut off a body of unknown length, after the bytes that `take` has returned."""
     is_over: bool = False
     """True once the body has ended."""
 
@@ -178,25 +182,45 @@ class RangeBody:
         """
         pieces: list[bytes] = []
         missing = n_bytes
-        with as_playhead_errors(self.url):
-            while missing:
-                chunk = self._rest or await self._next()
-                if not chunk:
-                    break
-                if self._skip:
-                    dropped = min(self._skip, len(chunk))
-                    self._skip -= dropped
-                    self._rest = chunk[dropped:]
-                    continue
-                piece, self._rest = chunk[:missing], chunk[missing:]
-                pieces.append(piece)
-                missing -= len(piece)
-                self.position += len(piece)
-            if self.position == self.end and not self._rest and self._is_framed():
-                self._rest = await self._next()  # the end of the message, which frees the connection
+        try:
+            with as_playhead_errors(self.url):
+                while missing:
+                    chunk = self._rest or await self._next()
+                    if not chunk:
+                        break
+                    if self._skip:
+                        dropped = min(self._skip, len(chunk))
+                        self._skip -= dropped
+                        self._rest = chunk[dropped:]
+                        continue
+                    piece, self._rest = chunk[:missing], chunk[missing:]
+                    pieces.append(piece)
+                    missing -= len(piece)
+                    self.position += len(piece)
+                if self.position == self.end and not self._rest and self._is_framed():
+                    self._rest = await self._next()  # the end of the message, which frees the connection
+        except TransportError as error:
+            if not (self.position and self.is_endless):
+                raise
+            self.failure = error
         if self.end is not None:
             self._check_length(missing)
         return b"".join(pieces)
+
+    async def receive(self) -> bytes:
+        """Return the bytes that have arrived, at least one; none at the end of the body. For a body without a
+        range. Raises as `take`."""
+        if self._rest:
+            return self._rest_now()
+        first = await self.take(1)
+        if not first and self.failure is not None:
+            raise self.failure
+        return first + self._rest_now()
+
+    def _rest_now(self) -> bytes:
+        rest, self._rest = self._rest, b""
+        self.position += len(rest)
+        return rest
 
     async def peek(self, n_bytes: int) -> bytes:
         """Return the bytes that `take` will return next. Raises as `take`."""
@@ -206,12 +230,37 @@ class RangeBody:
         self.is_over = False
         return piece
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    @property
+    def final_url(self) -> str:
+        """The URL that answered, after redirects."""
+        return str(self._response.request.url)
+
+    @property
+    def is_endless(self) -> bool:
+        """True for a whole resource of a length that is not announced."""
+        return self.end is None and not self.version.honours_ranges
+
+    @property
+    def is_radio(self) -> bool:
+        """True for the answer of a radio server: an `icy-*` header, or the status line `ICY 200 OK`."""
+        names = ("icy-", "ice-")
+        is_icy = self._response.reason.startswith(ICY_REASON) or any(
+            it.startswith(names) for it in self.headers
+        )
+        return is_icy and self.is_endless
+
     def _is_framed(self) -> bool:
         """Return whether the message has its own end, other than that of the connection."""
         headers = self._response.headers
         return "content-length" in headers or "transfer-encoding" in headers
 
     async def _next(self) -> bytes:
+        if self.failure is not None:
+            raise self.failure
         chunk = await self._response.receive()
         if not chunk:
             self.is_over = True
@@ -248,14 +297,16 @@ async def open_range(
     known: ResourceVersion = UNKNOWN_VERSION,
     arrivals: Arrivals | None = None,
     http_origins: Container[Origin] | None = None,
+    wants_titles: bool = False,
 ) -> RangeBody:
     """Send `GET` with `Range: bytes=start-(end-1)`, and return the answer when its head has been checked.
 
     A 206 begins at `start`. A 200 is the whole resource; its bytes before `start` are dropped as they arrive.
     `headers` are sent to the URL's own origin only. `known` is the version of earlier answers, for
     `If-Range`. The caller compares the version of this answer (`ResourceVersion.joined`), because other
-    answers may have arrived meanwhile. `arrivals` is notified of the bytes. Only `http_origins` may be read
-    over http, in redirects too; None allows any.
+    answers may have arrived meanwhile. `wants_titles` asks a radio server for titles between its audio
+    (`content.icy`), which every other server ignores. `arrivals` is notified of the bytes. Only
+    `http_origins` may be read over http, in redirects too; None allows any.
 
     Raises:
         RangePastEndError: the resource ends at or before `start` (HTTP 416).
@@ -270,6 +321,8 @@ async def open_range(
     ranged = {"range": f"bytes={start}-{end - 1}", "accept-encoding": "identity"}
     if known.if_range is not None:
         ranged["if-range"] = known.if_range
+    if wants_titles:
+        ranged["icy-metadata"] = "1"
     with as_playhead_errors(url):
         response = await _send(client, url, _encoded(headers or {}), _encoded(ranged), http_origins)
     try:

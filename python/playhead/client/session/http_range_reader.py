@@ -29,6 +29,7 @@ from playhead.errors import (
     HttpStatusError,
     PlayheadError,
     RangePastEndError,
+    StreamBrokenError,
     TransportError,
 )
 from playhead.limits import GIB, MIB
@@ -90,7 +91,7 @@ class HttpRangeReader:
         of the range of one GET. `arrivals` is notified of the bytes of the answers. Raises
         `errors.BlockedAddressError` if the URL may not be fetched; see `check_url`.
         """
-        self._client = client
+        self.client = client
         self._authorize = None if isinstance(authorize, str) else authorize
         self._download = Download(url=str(check_url(authorize))) if isinstance(authorize, str) else None
         self._allow_origins = allow_origins
@@ -102,6 +103,10 @@ class HttpRangeReader:
         self._read_bytes = 0
         """Offset of the end of the furthest page that was read. The resource has at least this many bytes."""
         self._bodies: list[_SharedBody] = []
+        self._broken: StreamBrokenError | None = None
+        """The error of a body that broke off and must not be asked for again."""
+        self._failure: PlayheadError | None = None
+        """The error of `begin`, which the first page raises."""
         self.file: FileValue | None = None
         """The file as the server described it with its first URL; None for a web link."""
 
@@ -126,7 +131,7 @@ class HttpRangeReader:
         while at < end and not self._ends_at(at):
             try:
                 piece, mime_type = await self._piece(at, end)
-            except RangePastEndError:
+            except (RangePastEndError, StreamBrokenError):
                 if not pieces:
                     raise
                 break
@@ -146,12 +151,28 @@ class HttpRangeReader:
     async def begin(self) -> RangeBody:
         """Send the first GET, from byte 0, and return its answer. The first pages then read its body.
 
-        Raises as reading the first page; nothing is left open then.
+        A radio server is asked for its titles. Raises as reading the first page, which raises the same error
+        again; nothing is left open then. Another call returns the same answer.
         """
+        if self._bodies and (begun := self._bodies[0].body) is not None:
+            return begun
         shared = _SharedBody(0, self._run_bytes)
-        body = await self._open_body(shared, 0)
+        try:
+            body = await self._open_body(shared, 0, wants_titles=True)
+        except PlayheadError as error:
+            self._failure = error
+            raise
         self._bodies.append(shared)
         return body
+
+    async def connect(self) -> RangeBody:
+        """Send a GET for an endless body from its present on, as `begin` does, apart from all pages."""
+        self._version = UNKNOWN_VERSION
+        return await self._open(0, SAVE_BYTES, wants_titles=True)
+
+    def leave_body(self) -> None:
+        """Leave the body of `begin` to its caller, who closes it: no page reads it."""
+        self._bodies.clear()
 
     async def aclose(self) -> None:
         """Close every answer that is still open. Idempotent."""
@@ -168,6 +189,8 @@ class HttpRangeReader:
         """Return bytes from `start` on, at most up to `end`; none at the end of the resource."""
         was_closed = False
         while True:
+            if self._broken is not None and start >= self._broken.offset:
+                raise self._broken
             # There is no checkpoint between here and the lock, so the lock's queue has the order of the
             # claims.
             shared = self._claim(start, end)
@@ -204,6 +227,8 @@ class HttpRangeReader:
                     return None
                 body = shared.body or await self._open_body(shared, start)
                 piece = await body.take(end - start)
+                if body.failure is not None:
+                    self._broken = cut_short(body, body.failure)
                 shared.position = body.position
                 is_read = not body.is_over
                 self._read_bytes = max(self._read_bytes, start + len(piece) if piece else 0)
@@ -216,9 +241,9 @@ class HttpRangeReader:
             if not is_read or shared.is_over:
                 await self._drop(shared)
 
-    async def _open_body(self, shared: _SharedBody, start: int) -> RangeBody:
+    async def _open_body(self, shared: _SharedBody, start: int, *, wants_titles: bool = False) -> RangeBody:
         await self._drop_idle()
-        shared.body = body = await self._open(start, shared.stop)
+        shared.body = body = await self._open(start, shared.stop, wants_titles=wants_titles)
         if body.version.honours_ranges is False:
             shared.stop = start + SAVE_BYTES  # read it to its end, because another GET would begin at 0 again
         return body
@@ -247,14 +272,17 @@ class HttpRangeReader:
 
     # --- the URL -----------------------------------------------------------------------------------------
 
-    async def _open(self, start: int, stop: int) -> RangeBody:
+    async def _open(self, start: int, stop: int, *, wants_titles: bool = False) -> RangeBody:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         while True:
             download = await self._authorized()
             total = self._version.total_bytes
             known = self._version
             try:
                 body = await open_range(
-                    self._client,
+                    self.client,
                     download.url,
                     start,
                     stop if total is None else min(stop, total),
@@ -262,6 +290,7 @@ class HttpRangeReader:
                     known=known,
                     arrivals=self.arrivals,
                     http_origins=None if self._authorize is None else self._allow_origins,
+                    wants_titles=wants_titles,
                 )
             except HttpRefusedError as error:
                 if self._authorize is None or not (error.status in EXPIRED or download.has_expired):
@@ -311,6 +340,16 @@ class HttpRangeReader:
                 raise
             _check_same(self.file, renewed)
             self._download = renewed
+
+
+def cut_short(body: RangeBody, error: PlayheadError) -> StreamBrokenError:
+    """Return the error for a body without an announced length that broke off. It is made while it is sent, so
+    another request would make another one: speech would begin again."""
+    return StreamBrokenError(
+        f"{error}: expected its end, after {body.position} bytes; it announces no length and may be made as"
+        " it is sent, so it is not asked for again; play it again to hear it from the start",
+        offset=body.position,
+    )
 
 
 def _check_same(first: FileValue | None, renewed: Download) -> None:

@@ -34,6 +34,7 @@ class SendOptions(TypedDict, total=False):
     silent_seconds: Required[float]
     total_seconds: Required[float]
     on_progress: OnProgress | None
+    on_link: Callable[[object], None] | None
     arrivals: Arrivals | None
 
 

@@ -7,7 +7,7 @@ leniently. `stream` retries reads that failed with `TransportError`; tool_calls.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import trio
 
 from playhead.cache import BLOCK_BYTES
-from playhead.client.call_results.call_result import CallResult, as_media, classify_result
+from playhead.client.call_results.call_result import CallResult, as_media, classify_result, linked
 from playhead.client.call_results.media import Head, ResourceMedia
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.connection import Connection
@@ -42,6 +42,7 @@ from playhead.client.session.streams import (
 from playhead.client.session.supervisor import Supervisor
 from playhead.client.session.tool_calls import ToolCaller
 from playhead.config.servers import ServerConfig
+from playhead.content import parse_blocks
 from playhead.errors import ProtocolError, SessionLostError, UsageError, naming_descriptor_limit
 from playhead.limits import Limits
 from playhead.net_guard import is_loopback
@@ -134,6 +135,7 @@ class Session:
             list_raw=self._list,
             reads=self._reads,
             start_soon=supervisor.nursery.start_soon,
+            updates=supervisor.updates,
         )
 
     # --- identity ----------------------------------------------------------------------------------
@@ -262,6 +264,7 @@ class Session:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - limits silence, which no cancel scope does
         on_progress: OnProgress | None = None,
+        on_media: Callable[[ResourceMedia], None] | None = None,
         policy: Policy | None = None,
         registry: ResponseRegistry | None = None,
         members: Mapping[str, Any] | None = None,
@@ -277,9 +280,12 @@ class Session:
         `timeout` is in seconds from the last byte or progress report (default: the server's own setting, then
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends the call despite progress.
         `on_progress` is awaited with the newest report, one call at a time, in a task of this call; if it
-        raises, the call ends with its exception. A result with `isError` is returned, not raised. A tool that
-        can only run as a task runs as one. `members` are sent with the call, such as `_meta`; with them, a
-        server's request for input is returned in `raw`, for the program to answer in another call.
+        raises, the call ends with its exception. `on_media` is called with each resource that the server
+        names while the call goes on (`_meta["playhead/link"]` of a report), which can be played at once; the
+        result has it again, under the same URI. It must not block. A result with `isError` is returned, not
+        raised. A tool that can only run as a task runs as one. `members` are sent with the call, such as
+        `_meta`; with them, a server's request for input is returned in `raw`, for the program to answer in
+        another call.
 
         `tools/list` is sent in two cases only: before the first call to a server that offers tasks, and if a
         server of the newest revision refuses the call because of missing headers (-32020), which the tool's
@@ -293,7 +299,12 @@ class Session:
         `notifications/cancelled`.
         """
         result = await self._caller.call(
-            name, arguments, seconds=timeout, on_progress=on_progress, members=members
+            name,
+            arguments,
+            seconds=timeout,
+            on_progress=on_progress,
+            on_link=None if on_media is None else partial(self._on_link, on_media, name, set()),
+            members=members,
         )
         raw = result
         if result.get("resultType") == "input_required":  # with `members` only: a result without content
@@ -310,6 +321,16 @@ class Session:
             tool=name,
         )
         return classified if raw is result else replace(classified, raw=raw)
+
+    def _on_link(
+        self, on_media: Callable[[ResourceMedia], None], tool: str, known: set[str], link: object
+    ) -> None:
+        """Pass a valid link on, the first time that the call's progress names it."""
+        (block,) = parse_blocks({"content": [link]}, limits=self._limits, server=self.name)
+        fields = block.fields or {}
+        if fields.get("type") == "resource_link" and fields["uri"] not in known:
+            known.add(fields["uri"])
+            on_media(linked(fields, streams=self, tool=tool))
 
     # --- prompts -----------------------------------------------------------------------------------
 
@@ -419,20 +440,22 @@ class Session:
                 yield await stack.enter_async_context(stream)
                 return
             forms = StreamForms(media, options, self._forms, stack)
-            yield await stack.enter_async_context(
-                open_forms(
-                    await forms.find(),
-                    options=options,
-                    limits=self._limits,
-                    size_bytes=media.size_bytes,
-                    server_name=self.name,
-                    last_received=forms.arrivals.last_received,
-                    sha256=forms.sha256,
-                    counts=forms.counts,
-                    grid_bytes=0 if self._reads.cache is None else BLOCK_BYTES,
-                    remark=forms.remark,
-                )
+            stream = open_forms(
+                await forms.find(),
+                options=options,
+                limits=self._limits,
+                size_bytes=media.size_bytes,
+                server_name=self.name,
+                last_received=forms.arrivals.last_received,
+                sha256=forms.sha256,
+                counts=forms.counts,
+                grid_bytes=0 if self._reads.cache is None else BLOCK_BYTES,
+                remark=forms.remark,
+                is_live=forms.is_live,
             )
+            # Left before what the forms open on `stack` as they are tried.
+            async with stream as opened:
+                yield opened
 
     async def read_text(self, uri: str) -> str:
         """Read the text of a resource; empty if it has none. Raises as `request`."""

@@ -28,18 +28,23 @@ from playhead.client.session.downloads import (
     web_origins,
 )
 from playhead.client.session.once_reader import OnceReader
+from playhead.client.session.resource_updates import ResourceUpdates
 from playhead.client.session.shared_reads import SessionReads, SharedReads
 from playhead.client.session.template_listing import DESCRIBED_WAIT_SECONDS, WAIT_SECONDS, Templates
 from playhead.client.session.tool_calls import SendRequest, ToolCaller
 from playhead.config.servers import ServerConfig
+from playhead.content.playlists import HLS_MIME
 from playhead.errors import PlayheadError, ServerError, naming_descriptor_limit
 from playhead.limits import Limits
+from playhead.redaction import redacted_url
 from playhead.stream.answer import Page, ReadRange
 from playhead.stream.cursor_pages import CursorReader
+from playhead.stream.live_source import LinkRate
 from playhead.stream.negotiation import LateForm, RangeForm, Refusal
 from playhead.stream.options import DEFAULT_OPTIONS, ReadCounts, StreamOptions
 from playhead.stream.polling import QueueReader
 from playhead.stream.probing import Prober
+from playhead.stream.result_pages import resource_bytes
 from playhead.stream.strategies import (
     CHUNK_CAPABILITY,
     FORMS,
@@ -67,6 +72,7 @@ if TYPE_CHECKING:
     from mcp_types import Tool
 
     from playhead.client.session.http_range_reader import HttpRangeReader
+    from playhead.client.transports.http_client import HttpClient
 
 
 def stream_options(config: ServerConfig, limits: Limits) -> StreamOptions:
@@ -111,6 +117,7 @@ class ServerForms:
     reads: SessionReads
     start_soon: Callable[..., None]
     """Starts a task that lives as long as the session."""
+    updates: ResourceUpdates
     templates: Templates = field(default_factory=Templates)
     worked: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The name and reason of the form that delivered. The key is the reason of the first template's match or,
@@ -119,11 +126,21 @@ class ServerForms:
     """The meaning of the second variable, for templates that needed a probe, by the reason of their match."""
     tools: Sequence[Tool] | None = None
     """The tools, once they are listed."""
+    rate: LinkRate = field(default_factory=LinkRate)
+    """The rate of the HLS segments that this session's streams have read."""
 
     @property
     def may_have_resources(self) -> bool:
         # Empty capabilities prove nothing, because without a handshake they are empty too.
         return self.capabilities.get("resources") is not None or not self.capabilities
+
+    @property
+    def has_growing_resources(self) -> bool:
+        """True if the server declares that its resources without a size may still grow."""
+        match self.capabilities:
+            case {"experimental": {"resourceGrowing": declared}}:
+                return declared is not False
+        return False
 
 
 class StreamForms:
@@ -147,6 +164,14 @@ class StreamForms:
         self.counts = ReadCounts()
         self._file_reader: HttpRangeReader | None = None
 
+    @property
+    def is_live(self) -> bool:
+        """True if the resource still grows, as the option, its link or the server declares it."""
+        if self._options.live is not None:
+            return self._options.live
+        has_size = self._media.size_bytes is not None or self._options.size_bytes is not None
+        return self._media.is_live or (self._server.has_growing_resources and not has_size)
+
     def sha256(self) -> str | None:
         """Return the digest that the tool result announced or, else, that the server gave with the file's
         URL."""
@@ -160,6 +185,8 @@ class StreamForms:
         Raises `UsageError` if the requested strategy does not apply, and the errors of a listing that the
         first form needs.
         """
+        if self._media.mime_type == HLS_MIME and not is_url(self._media.uri):
+            return [await self._list_form(self._media.uri)]
         self.facts = await self._first_facts()
         strategies = recognise(self.facts)
         if isinstance(template := strategies.get("uri-template"), TemplateStrategy):
@@ -284,6 +311,8 @@ class StreamForms:
 
     async def _forms(self, strategy: RangeStrategy) -> list[RangeForm | LateForm]:
         """Return the form of `strategy` or, for a template, the forms of all templates that fit."""
+        if isinstance(strategy, HttpRangeStrategy):
+            return [await self._web_form(strategy)]
         if not isinstance(strategy, TemplateStrategy):
             return [await self._form(strategy)]
         _, worked = self._server.worked.get(self._key, ("", ""))
@@ -293,6 +322,47 @@ class StreamForms:
             await self._form(each) if each.match.variables.kind in {"end", "length"} else self._probed(each)
             for each in fitting
         ]
+
+    async def _web_form(self, strategy: HttpRangeStrategy) -> LateForm:
+        from playhead.client.live.forms import web_form  # as `_origin_reader`
+
+        reader = await self._origin_reader(strategy.url)
+        return web_form(
+            reader,
+            partial(self._form, strategy, read=reader),
+            options=self._options,
+            limits=self._limits,
+            rate=self._server.rate,
+            server_name=redacted_url(strategy.url),
+            stack=self._stack,
+        )
+
+    async def _list_form(self, uri: str) -> RangeForm:
+        """Return the form of an HLS playlist that is a resource. Its segments are URLs."""
+        from playhead.client.live.forms import open_hls
+
+        async def read_list() -> bytes:
+            self.counts.server_reads += 1
+            result = await self._server.send(
+                "resources/read",
+                {"uri": uri},
+                silent_seconds=self._options.timeout,
+                total_seconds=math.inf,
+                arrivals=self.arrivals,
+            )
+            return resource_bytes(result, limits=self._limits, server=self._server.name)
+
+        return await open_hls(
+            await self._web_client(),
+            uri,
+            await read_list(),
+            options=self._options,
+            limits=self._limits,
+            rate=self._server.rate,
+            arrivals=self.arrivals,
+            read_list=read_list,
+            stack=self._stack,
+        )
 
     def _trial(self, strategy: ReadStrategy, form: RangeForm, whole: RangeForm) -> LateForm:
         async def find() -> Sequence[RangeForm] | Refusal:
@@ -370,6 +440,9 @@ class StreamForms:
             start_soon=self._server.start_soon if isinstance(read, SharedReads) else None,
             waits_for_others=lambda: cached is not None and cached.waits_for_others,
             reason=reason,
+            follow_growth=partial(self._server.updates.follow, self._media.uri)
+            if isinstance(strategy, ReadStrategy)
+            else None,
             is_queue=isinstance(strategy, CursorStrategy | PollStrategy),
             on_delivered=partial(
                 self._server.worked.__setitem__, self._key, (strategy.name, strategy.reason)
@@ -380,7 +453,9 @@ class StreamForms:
         """Return a reader that looks into the page cache before it calls `read`. None without a page cache,
         and for a form that does not read ranges, or whose reads may have effects."""
         queues = CursorStrategy | PollStrategy | WholeStrategy
-        if self._server.reads.cache is None or isinstance(strategy, queues) or isinstance(read, OnceReader):
+        if self._server.reads.cache is None or self.is_live:
+            return None
+        if isinstance(strategy, queues) or isinstance(read, OnceReader):
             return None
         media, info, facts = self._media, self._server.server_info, self.facts
         resource: object = _identity(strategy)
@@ -476,22 +551,27 @@ class StreamForms:
 
     async def _origin_reader(self, authorize: str | Callable[[], Awaitable[Download]]) -> HttpRangeReader:
         """Return a reader of a URL. Raises `BlockedAddressError` for a URL that may not be fetched."""
-        origins = web_origins(self._server.config)
-        # Imported here, because the HTTP client is needed only for URLs outside of MCP.
+        client = await self._web_client()
         with naming_descriptor_limit():
             from playhead.client.session.http_range_reader import PLAY_BYTES, SAVE_BYTES, HttpRangeReader
-            from playhead.client.transports.http_client import guarded_client
 
-        limits = replace(self._limits, page_seconds=self._options.timeout)
-        client = await self._stack.enter_async_context(guarded_client(allow_origins=origins, limits=limits))
         reader = HttpRangeReader(
             client,
             authorize,
-            allow_origins=origins,
+            allow_origins=web_origins(self._server.config),
             run_bytes=PLAY_BYTES if self._options.profile == "play" else SAVE_BYTES,
             arrivals=self.arrivals,
         )
         return await self._stack.enter_async_context(aclosing(reader))
+
+    async def _web_client(self) -> HttpClient:
+        # Imported here, because the HTTP client is needed only for URLs outside of MCP.
+        with naming_descriptor_limit():
+            from playhead.client.transports.http_client import guarded_client
+
+        limits = replace(self._limits, page_seconds=self._options.timeout)
+        client = guarded_client(allow_origins=web_origins(self._server.config), limits=limits)
+        return await self._stack.enter_async_context(client)
 
 
 def _identity(strategy: RangeStrategy) -> Hashable:

@@ -18,6 +18,7 @@ from playhead.client.session.backchannel import Backchannel
 from playhead.client.session.connection import Connection, connect_error
 from playhead.client.session.elicitation import Elicitor, handlers
 from playhead.client.session.list_changed import ToolListChanges
+from playhead.client.session.resource_updates import ResourceUpdates
 from playhead.client.transports.carrier import CarrierFactory
 from playhead.errors import (
     AuthorizationNeededError,
@@ -66,6 +67,8 @@ class Supervisor:
         self._mode = mode
         self._restart = restart
         self._changes = changes
+        self.updates = ResourceUpdates(self.connection, limits=limits, start_soon=nursery.start_soon)
+        """The subscriptions of the session's streams."""
         self._elicitor = elicitor
         self._backchannel = backchannel
         self._new_witness = new_witness
@@ -139,6 +142,7 @@ class Supervisor:
 
     def _on_notification(self, method: str, params: Mapping[str, Any]) -> None:
         self._changes.on_notification(method, params)
+        self.updates.on_notification(method, params)
         if self._backchannel is not None:
             self._backchannel.on_notification(method, params)
 

@@ -208,6 +208,7 @@ class ToolCaller:
         *,
         seconds: float | None,
         on_progress: OnProgress | None,
+        on_link: Callable[[object], None] | None = None,
         arrivals: Arrivals | None = None,
         members: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
@@ -230,6 +231,7 @@ class ToolCaller:
             silent_seconds=silent,
             total_seconds=total,
             on_progress=on_progress,
+            on_link=on_link,
             arrivals=arrivals,
         )
         if members is not None:

@@ -27,6 +27,8 @@ class WaitingRequest:
     """The longest time from start to answer."""
     started: float
     report: Callable[[ProgressReport], None] | None
+    on_link: Callable[[object], None] | None
+    """Called with each link that a report of the progress names."""
     arrivals: Arrivals | None
     original: WaitingRequest | None
     """The request of which this one is a copy. A sign of life of a copy counts for the original too."""

@@ -24,6 +24,12 @@ from playhead.web_address import WebAddress
 READ_BYTES: Final = 64 * KIB
 """The largest read of a socket. With 256 KiB, and the parser's copies of them, a stream holds 3 to 5 MiB."""
 
+ICY_REASON: Final = "ICY"
+_ICY: Final = b"ICY 200"
+_ICY_AS_HTTP: Final = b"HTTP/1.0 200 ICY"
+"""The status line of SHOUTcast servers, `ICY 200 OK`, as the HTTP that its answer is otherwise: h11 refuses
+it."""
+
 NetworkFor = Callable[[WebAddress], httpcore2.AsyncNetworkBackend]
 """The network for a request. Called for each, also on a connection that is open; raises to refuse it."""
 
@@ -111,6 +117,7 @@ class SocketStream(httpcore2.AsyncNetworkStream):
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
         self._head = b""
+        self._awaits_status = False
         self._socket: trio.socket.SocketType = stream.get_extra_info("socket")
         self._readable: select.poll | None = None
         if hasattr(select, "poll"):
@@ -120,6 +127,15 @@ class SocketStream(httpcore2.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 (httpcore2's interface)
         if self._head:
             await self.write(b"", timeout)
+        if self._awaits_status:
+            self._awaits_status = False
+            first = await self.read(max_bytes, timeout)
+            while first and len(first) < len(_ICY) and _ICY.startswith(first):
+                more = await self.read(max_bytes, timeout)
+                if not more:
+                    break
+                first += more
+            return first.replace(_ICY, _ICY_AS_HTTP, 1) if first.startswith(_ICY) else first
         # Past the library's stream, which sets up a deadline and a table of errors for each call.
         try:
             if timeout is None:
@@ -135,7 +151,7 @@ class SocketStream(httpcore2.AsyncNetworkStream):
         if self._head:
             buffer, self._head = self._head + buffer, b""
         elif buffer.endswith(b"\r\n\r\n"):
-            self._head = bytes(buffer)
+            self._head, self._awaits_status = bytes(buffer), True
             return
         if timeout is not None:
             await self._stream.write(buffer, timeout)

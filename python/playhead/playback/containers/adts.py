@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from playhead.content.coded_frames import ADTS_BYTES, adts_frame
-from playhead.playback.frame_index import FrameIndex, find_frame
+from playhead.content.coded_frames import ADTS_BYTES, adts_frame, find_frame
+from playhead.playback.frame_index import FrameIndex
 from playhead.playback.locator import Landing
 from playhead.playback.seek_search import SeekPoint, look_for
 

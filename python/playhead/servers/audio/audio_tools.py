@@ -1,4 +1,5 @@
-"""`AudioTools`: the tools `musicPlayer` and `set_volume`, a resource that reads URLs in ranges, and a prompt.
+"""`AudioTools`: the tools `musicPlayer`, `set_volume` and `speak`, a resource that reads URLs in ranges, and
+a prompt.
 
 The resource `resource://read_from_http` is a range of a URL. The URL is plain, or in base64url so that
 reserved characters survive a URI template. docs/ranged-resources.md has the forms in which a client states
@@ -24,7 +25,7 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from playhead.cache import ETAG_META
+from playhead.cache import ETAG_META, LINK_META
 from playhead.client.session.http_range import HttpRange, fetch_range
 from playhead.client.transports.http_client import HttpClient
 from playhead.errors import (
@@ -39,6 +40,7 @@ from playhead.servers.audio import DEFAULT_META_KEY
 from playhead.servers.audio.library import Library
 from playhead.servers.audio.media_links import MediaLinks, SignedTrack, path_of
 from playhead.servers.audio.mixer import Mixer
+from playhead.servers.audio.speech import TEXT_CHARS, Speech
 from playhead.servers.byte_sources import ResourceBytes, file_version, read_file
 from playhead.servers.file_downloads import FileDownloads
 from playhead.servers.ranged_resource import ranged_resource
@@ -86,12 +88,37 @@ SET_VOLUME = types.Tool(
     annotations=types.ToolAnnotations(idempotent_hint=True, destructive_hint=False),
 )
 
+SPEAK = types.Tool(
+    name="speak",
+    description="Speaks text, and returns a link to the speech, which is heard while it is synthesised.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "text": {
+                "type": "string",
+                "maxLength": TEXT_CHARS,
+                "description": "The text to speak.",
+                "examples": ["Dinner is ready."],
+            },
+            "wait": {
+                "type": "boolean",
+                "default": False,
+                "description": "Return only when all of it is synthesised. The first report of the call's"
+                " progress has its link.",
+                "examples": [False],
+            },
+        },
+        "required": ["text"],
+    },
+    annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+)
+
 _Context = ServerRequestContext[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AudioTools:
-    """The handlers and their data. Nothing here changes, so any number of sessions may share one instance."""
+    """The handlers and their data, which any number of sessions may share."""
 
     library: Library
     links: MediaLinks
@@ -104,6 +131,8 @@ class AudioTools:
     limits: Limits = DEFAULT_LIMITS
     files: FileDownloads | None = None
     """Offers the resource as a file over HTTP; None offers none."""
+    speech: Speech | None = None
+    """The speech of the server, once `server` was called; None if espeak-ng is not installed."""
 
     def server(self) -> Server[dict[str, Any]]:
         """Return a server of the SDK, for any transport."""
@@ -129,6 +158,7 @@ class AudioTools:
             ttl_seconds=TTL_SECONDS,
             cache_scope="public",
         )
+        self.speech = Speech.of(server)
         return server
 
     async def read(self, start: int, end: int, *, url: str) -> ResourceBytes:
@@ -177,7 +207,12 @@ class AudioTools:
     async def _list_tools(
         self, context: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[MUSIC_PLAYER, SET_VOLUME])
+        return types.ListToolsResult(tools=[*self._tools.values()])
+
+    @property
+    def _tools(self) -> dict[str, types.Tool]:
+        spoken = (SPEAK,) if self.speech is not None else ()
+        return {tool.name: tool for tool in (MUSIC_PLAYER, SET_VOLUME, *spoken)}
 
     async def _list_prompts(
         self, context: _Context, params: types.PaginatedRequestParams | None
@@ -197,9 +232,9 @@ class AudioTools:
             return self._music_player(arguments)
         if params.name == SET_VOLUME.name:
             return await self._set_volume(arguments)
-        raise MCPError(
-            -32602, f"unknown tool {params.name[:80]!r}; this server has musicPlayer and set_volume"
-        )
+        if params.name == SPEAK.name and self.speech is not None:
+            return await self._speak(self.speech, arguments, context)
+        raise MCPError(-32602, f"unknown tool {params.name[:80]!r}; this server has {', '.join(self._tools)}")
 
     def _music_player(self, arguments: Mapping[str, object]) -> types.CallToolResult:
         query = arguments.get("query")
@@ -236,6 +271,34 @@ class AudioTools:
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=f"Volume set to {volume} ({means}).")]
         )
+
+    async def _speak(
+        self, speech: Speech, arguments: Mapping[str, object], context: _Context
+    ) -> types.CallToolResult:
+        text, waits = arguments.get("text"), arguments.get("wait", False)
+        if not isinstance(text, str) or not text.strip() or len(text) > TEXT_CHARS:
+            got = f"{len(text)} characters" if isinstance(text, str) else repr(text)[:80]
+            return _failed(f"text: expected a string of 1 to {TEXT_CHARS} characters, got {got}")
+        if not isinstance(waits, bool):
+            return _failed(f"wait: expected true or false, got {waits!r:.80}")
+        link = await speech.link(text)
+        if waits:
+            await _report_link(context, link)
+            link = await speech.spoken(link)
+        return types.CallToolResult(content=[link])
+
+
+async def _report_link(context: _Context, link: types.ResourceLink) -> None:
+    """Name `link` in a report of the call's progress, if the client has asked for reports."""
+    token = (context.params or {}).get("_meta", {}).get("progressToken")
+    if not isinstance(token, str | int):
+        return
+    params = types.ProgressNotificationParams(
+        progress_token=token,
+        progress=0,
+        _meta={LINK_META: link.model_dump(by_alias=True, mode="json", exclude_none=True)},
+    )
+    await context.session.send_notification(types.ProgressNotification(params=params), context.request_id)
 
 
 async def _from_library(signed: SignedTrack, start: int, end: int) -> ResourceBytes:

@@ -102,7 +102,7 @@ def audio(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
-    """Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio."""
+    """Serve audio over MCP: musicPlayer, set_volume, speak, and ranged reads."""
     from playhead.config.directories import state_directory
 
     options = AudioServerOptions(

@@ -29,6 +29,7 @@ from typing import Any
 import trio
 
 from playhead.client import Session, connect
+from playhead.limits import Limits
 from playhead.playback import Player
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.stream.options import StreamOptions
@@ -41,6 +42,7 @@ PIECE_BYTES = int(BYTES_PER_SECOND * PIECE_SECONDS)
 MARK = b"\x5a\xa5GROW\xa5\x5a"
 STAMP = struct.Struct("<8sd")
 MOST_LATE_SECONDS = 1.2
+PATIENT = Limits(handshake_seconds=60.0, connect_seconds=60.0)
 HEADER = struct.pack(
     "<4sI8sIHHIIHH4sI",
     *(b"RIFF", 0xFFFFFFFF, b"WAVEfmt ", 16, 1, 1, RATE_HZ, BYTES_PER_SECOND, 2, 16, b"data", 0xFFFFFFFF),
@@ -108,7 +110,7 @@ async def served(
     mode = "auto" if notifies else "legacy"  # a resource that is added after the handshake notifies nobody
     if transport == "stdio":
         command = ["env", f"PYTHONPATH={environment['PYTHONPATH']}", *program]
-        async with connect(command, mode=mode) as session:
+        async with connect(command, mode=mode, limits=PATIENT) as session:
             yield session
         return
     process = await trio.lowlevel.open_process(
@@ -122,7 +124,7 @@ async def served(
                     break
                 except OSError:
                     await trio.sleep(0.1)
-        async with connect(f"http://127.0.0.1:{port}/mcp", mode=mode) as session:
+        async with connect(f"http://127.0.0.1:{port}/mcp", mode=mode, limits=PATIENT) as session:
             yield session
     finally:
         process.kill()
@@ -140,7 +142,7 @@ class Delays:
         self.is_exact = True
         self._rest = b""
 
-    def take(self, chunk: bytes) -> None:
+    def take(self, chunk: bytes | bytearray) -> None:
         now = time.monotonic()
         skipped = min(self._skip, len(chunk))
         self._skip, chunk = self._skip - skipped, chunk[skipped:]

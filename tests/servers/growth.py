@@ -39,6 +39,8 @@ class Growth:
     announces: bool = True
     """Each page says whether the resource still grows."""
     notifies: bool = False
+    echoes: int = 0
+    """Notifications of each growth after the first, 60 ms apart, which tell what is known already."""
     rtt_seconds: float = 0.02
     page_bytes: float = math.inf
     earliest_at: Schedule = ()
@@ -84,6 +86,9 @@ class Growth:
             listener.set_notifies(True)
             for at, _ in self.schedule:
                 await trio.sleep(max(0.0, at + self.rtt_seconds / 2 - self.now))
+                for _ in range(self.echoes):
+                    listener.on_notified()
+                    await trio.sleep(0.06)
                 listener.on_notified()
             await trio.sleep_forever()
         finally:

@@ -205,6 +205,7 @@ async def test_a_model_asks_what_is_playing_and_answers() -> None:
         "title": "A",
         "position_seconds": position,
         "duration_seconds": 60.0,
+        "live": False,
         "volume": 100,
         "number": 1,
         "queue": {1: "A", 2: long},

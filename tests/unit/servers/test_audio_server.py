@@ -510,7 +510,7 @@ async def test_speech_is_what_the_program_writes(waits: bool) -> None:
     done = await trio.run_process(program, stdin=text.encode(), capture_stdout=True)
     async with open_audio_server(AudioServerOptions(mixer="memory")) as server, connect(server) as session:
         result = await session.call_tool("speak", {"text": text, "wait": waits})
-        (media,) = result.media
+        (media,) = result.links
         async with media.open() as stream:
             assert await stream.read_all() == done.stdout
     assert media.title == text

@@ -50,6 +50,15 @@ async def test_growth_at_any_rate_is_read_exactly_with_few_requests_and_an_early
     assert growth.subscriptions == 0
 
 
+async def test_notifications_of_what_is_known_cost_about_one_request_per_second(
+    autojump_clock: MockClock,
+) -> None:
+    growth = Growth(data=DATA[:160_000], schedule=steady(8000, 20, step_seconds=1.0), notifies=True, echoes=9)
+    assert await read_all(growth) == growth.data
+    in_vain = sum(not n_bytes for *_, n_bytes in growth.reads)
+    assert in_vain <= 5 + 20, "a notification doubles the wait if it tells nothing"
+
+
 @pytest.mark.parametrize("is_live", [True, None])
 async def test_a_source_without_a_byte_yet_is_not_at_its_end(
     autojump_clock: MockClock, is_live: bool | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from playhead.cli import quick_imports
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.sinks import SinkName, check_sink, make_sink
 from playhead.cli.terminal import Terminal
+from playhead.config.directories import state_directory
 from playhead.errors import UsageError
 from playhead.servers.commands.example_servers import (
     Port,
@@ -47,6 +49,10 @@ def proxy(
         list[str] | None,
         typer.Option(metavar="SERVER", help="Leave links to audio in this server's results; repeatable."),
     ] = None,
+    media_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Serve media addresses and a page on this port."),
+    ] = None,
     web_origin: WebOrigins = None,
     token_env: TokenEnv = None,
     tls_certificate: TlsCertificate = None,
@@ -67,6 +73,8 @@ def proxy(
         on_call=on_call,
         keep_audio=tuple(keep_audio or ()),
         keep_links=tuple(keep_links or ()),
+        media_port=media_port,
+        state_directory=state_directory(os.environ),
         web_origins=tuple(web_origin or ()),
         token=token_of(token_env),
         tls_certificate=tls_certificate,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from playhead.servers.listening import ListenOptions, Transport
@@ -25,3 +26,7 @@ class ProxyOptions(ListenOptions):
     """The servers whose results keep their inline audio; it is not played then."""
     keep_links: tuple[str, ...] = ()
     """The servers whose results keep their links to audio; these are played all the same."""
+    media_port: int | None = None
+    """The port of the media addresses and of the page; None serves neither."""
+    state_directory: Path | None = None
+    """The directory of the media addresses, which outlive the process."""

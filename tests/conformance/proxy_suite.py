@@ -81,7 +81,7 @@ async def _drain(stream: trio.abc.ReceiveStream) -> None:
 
 
 def show(scenario: Scenario, outcomes: Sequence[Outcome]) -> bool:
-    """Print a row: the server alone, the proxy that keeps audio, the one that plays it. Return True if worse."""
+    """Print the row of a scenario, and return True if the proxy that keeps audio is worse."""
     alone, kept, played = outcomes
     is_worse = kept.passed < alone.passed and scenario.name not in NOT_PASSED
     note = "WORSE" if is_worse else "" if played.passed == kept.passed else "differs without --keep-audio"

@@ -200,9 +200,7 @@ async def test_unknown_and_foreign_requests_are_refused(tmp_path: Path) -> None:
 def test_an_address_expires_a_day_after_the_last_read(tmp_path: Path) -> None:
     now = 1000.0
     table = MediaTable(tmp_path, now=lambda: now)
-    entry = MediaEntry(
-        server="s", uri="u", title="t", mime_type=None, size_bytes=None, validator="", read_at=0
-    )
+    entry = MediaEntry(server="s", uri="u", title="t", mime_type=None, size_bytes=None, read_at=0)
     address = table.add(entry)
     now += LIFETIME_SECONDS - 1
     assert table.get(address) is not None

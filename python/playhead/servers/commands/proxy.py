@@ -24,7 +24,7 @@ from playhead.servers.commands.example_servers import (
     token_of,
 )
 from playhead.servers.listening import Transport
-from playhead.servers.proxy import OnCall, ProxyOptions
+from playhead.servers.proxy import OnCall, ProxyOptions, server_names
 
 
 def proxy(
@@ -59,10 +59,11 @@ def proxy(
     tls_key: TlsKey = None,
 ) -> None:
     """Serve the tools of other servers to a host, and play the audio of their results here."""
-    for flag, names in (("--keep-audio", keep_audio), ("--keep-links", keep_links)):
-        for name in names or ():
+    for flag, chosen in (("--keep-audio", keep_audio), ("--keep-links", keep_links)):
+        for name in chosen or ():
             if name not in servers:
                 raise UsageError(f"{flag}: expected one of the servers of this command, got {name!r}")
+    names = server_names(servers)
     stdout_has = "the messages to the host" if transport == "stdio" else ""
     if sink != "none":
         check_sink(sink, stdout_has=stdout_has)
@@ -71,8 +72,8 @@ def proxy(
         host=host,
         port=port,
         on_call=on_call,
-        keep_audio=tuple(keep_audio or ()),
-        keep_links=tuple(keep_links or ()),
+        keep_audio=tuple(names[each] for each in keep_audio or ()),
+        keep_links=tuple(names[each] for each in keep_links or ()),
         media_port=media_port,
         state_directory=state_directory(os.environ),
         web_origins=tuple(web_origin or ()),
@@ -86,7 +87,7 @@ def proxy(
             from playhead.client.transports.server_process import StartedServer, started_early
             from playhead.config.servers import resolve_target
             from playhead.config.tools import default_approval_policy
-        targets = {name: resolve_target(name, config) for name in servers}
+        targets = {names[each]: resolve_target(each, config) for each in servers}
         async with AsyncExitStack() as stack:
             early: dict[str, StartedServer] = {}
             for name, target in targets.items() if transport == "stdio" else ():

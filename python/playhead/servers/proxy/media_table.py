@@ -39,7 +39,11 @@ class MediaEntry:
     title: str
     mime_type: str | None
     size_bytes: int | None
-    validator: str
+    validator: str = ""
+    description: str | None = None
+    """The link's, which may tell how to read it."""
+    tool: str | None = None
+    is_local: bool = False
     read_at: float
     """The Unix time of the last read."""
 

@@ -35,7 +35,7 @@ IDLE_SECONDS: Final = 30.0
 COPIES_BYTES: Final = 512 * 1024 * 1024
 """Limits the copies that no device reads. The one that was read longest ago goes first."""
 
-_Key = tuple[str, str, str]
+_Key = tuple[str, str, str, str]
 
 
 class _Copy:
@@ -95,6 +95,9 @@ class _Copy:
                 mime_type=self.entry.mime_type,
                 size_bytes=self.entry.size_bytes,
                 validator=self.entry.validator,
+                description=self.entry.description,
+                tool=self.entry.tool,
+                is_local=self.entry.is_local,
                 streams=session,
             )
             async with media.open() as stream:
@@ -163,13 +166,19 @@ class Relay:
         """Return an address for each item of audio of a result."""
         made: list[str] = []
         for each in media:
+            link = each if isinstance(each, ResourceMedia) else None
+            if link is not None and (link.queue_arguments is not None or link.file is not None):
+                continue  # a queue can be read only once, and a file only as long as its permission
             entry = MediaEntry(
                 server=upstream.name,
-                uri=each.uri if isinstance(each, ResourceMedia) else "",
+                uri="" if link is None else link.uri,
                 title=each.title,
                 mime_type=each.mime_type,
                 size_bytes=each.size_bytes,
-                validator=each.validator if isinstance(each, ResourceMedia) else "",
+                validator="" if link is None else link.validator,
+                description=None if link is None else link.description,
+                tool=None if link is None else link.tool,
+                is_local=link is not None and link.is_local,
                 read_at=0.0,
             )
             address = self.table.add(entry)
@@ -195,7 +204,7 @@ class Relay:
                 mime_type=entry.mime_type,
                 etag=f'"{address[:16]}"',
             )
-        key = (entry.server, entry.uri, entry.validator)
+        key = (entry.server, entry.uri, entry.description or "", entry.validator)
         copy = self._copies.pop(key, None)
         if copy is None:
             copy = _Copy(entry, lambda: self._session_of(address, entry.server))

@@ -14,8 +14,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -54,8 +54,9 @@ async def started(
     command: list[str], *, env: Mapping[str, str], cwd: Path | None = None
 ) -> AsyncIterator[str]:
     """Start a server over HTTP; its URL is the last word of its first line with one."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    process = await trio.lowlevel.open_process(command, env=dict(env), cwd=cwd, **pipes)
+    process = await trio.lowlevel.open_process(
+        command, env=dict(env), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     try:
         assert process.stdout is not None
         said = b""
@@ -79,19 +80,18 @@ async def _drain(stream: trio.abc.ReceiveStream) -> None:
         pass
 
 
-async def run_against(url: str, chosen: list[Scenario], env: Mapping[str, str]) -> dict[Scenario, Outcome]:
-    """Run the scenarios against the server at `url`."""
-    outcomes: dict[Scenario, Outcome] = {}
-    places = trio.Semaphore(AT_ONCE)
-
-    async def one(scenario: Scenario) -> None:
-        async with places:
-            outcomes[scenario] = await run(scenario, server=url, env=env)
-
-    async with trio.open_nursery() as nursery:
-        for scenario in chosen:
-            nursery.start_soon(one, scenario)
-    return outcomes
+def show(scenario: Scenario, outcomes: Sequence[Outcome]) -> bool:
+    """Print the row of a scenario, and return True if the proxy that keeps audio is worse."""
+    alone, kept, played = outcomes
+    is_worse = kept.passed < alone.passed and scenario.name not in NOT_PASSED
+    note = "WORSE" if is_worse else "" if played.passed == kept.passed else "differs without --keep-audio"
+    counts = " ".join(f"{each.passed:>3}/{each.total:<3}" for each in outcomes)
+    print(f"{scenario.revision} {scenario.name:<55} {counts} {note}", flush=True)
+    known = {reason.partition(":")[0] for reason in alone.reasons}
+    for reason in kept.reasons:
+        if reason.partition(":")[0] not in known:
+            print(f"{'':>12}{reason:.300}")
+    return is_worse
 
 
 async def main() -> int:
@@ -100,38 +100,29 @@ async def main() -> int:
         return 3
     env = environment()
     chosen = [each for each in scenarios(env) if each.name in sys.argv[2:] or not sys.argv[2:]]
-    server = ["npx", "tsx", "everything-server.ts"]
-    async with started(server, env={**env, "PORT": str(PORT)}, cwd=Path(sys.argv[1])) as url:
+    server = ["node", "--import", "tsx", "everything-server.ts"]
+    worse, sums = 0, [0, 0, 0]
+    places = trio.Semaphore(AT_ONCE)
+    async with AsyncExitStack() as stack:
+        of_suite = started(server, env={**env, "PORT": str(PORT)}, cwd=Path(sys.argv[1]))
+        url = await stack.enter_async_context(of_suite)
         proxy = [sys.executable, "-m", "playhead", "serve", "proxy", url, "--sink", "null"]
         proxy += ["--transport", "http", "--port", "0"]
-        alone = await run_against(url, chosen, env)
-        async with started([*proxy, "--keep-audio", url], env=os.environ) as keeping:
-            kept = await run_against(keeping, chosen, env)
-        async with started(proxy, env=os.environ) as playing:
-            played = await run_against(playing, chosen, env)
-    worse = 0
-    for scenario in chosen:
-        one, two, three = (each[scenario] for each in (alone, kept, played))
-        broken = {reason.partition(":")[0] for reason in two.reasons} - {
-            reason.partition(":")[0] for reason in one.reasons
-        }
-        is_worse = two.passed < one.passed and scenario.name not in NOT_PASSED
-        worse += is_worse
-        note = "WORSE" if is_worse else "" if three.passed == two.passed else "differs without --keep-audio"
-        counts = " ".join(f"{each.passed:>3}/{each.total:<3}" for each in (one, two, three))
-        print(f"{scenario.revision} {scenario.name:<55} {counts} {note}")
-        for reason in two.reasons:
-            if reason.partition(":")[0] in broken:
-                print(f"{'':>12}{reason:.300}")
-    sums = [sum(each.passed for each in table.values()) for table in (alone, kept, played)]
-    totals = [sum(each.total for each in table.values()) for table in (alone, kept, played)]
-    print(
-        "checks that pass: "
-        + ", ".join(
-            f"{name} {passed}/{total}"
-            for name, passed, total in zip(("alone", "kept", "played"), sums, totals, strict=True)
-        )
-    )
+        keeping = await stack.enter_async_context(started([*proxy, "--keep-audio", url], env=os.environ))
+        playing = await stack.enter_async_context(started(proxy, env=os.environ))
+
+        async def one(scenario: Scenario) -> None:
+            nonlocal worse
+            async with places:
+                outcomes = [await run(scenario, server=each, env=env) for each in (url, keeping, playing)]
+                worse += show(scenario, outcomes)
+                for index, outcome in enumerate(outcomes):
+                    sums[index] += outcome.passed
+
+        async with trio.open_nursery() as nursery:
+            for scenario in chosen:
+                nursery.start_soon(one, scenario)
+    print(f"checks that pass: alone {sums[0]}, audio kept {sums[1]}, audio played {sums[2]}; worse: {worse}")
     return int(worse > 0)
 
 

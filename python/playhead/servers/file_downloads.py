@@ -138,7 +138,7 @@ class FileDownloads:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1000})
             return
-        reply = _FileReply(method=scope["method"], headers=_headers(scope), send=send)
+        reply = FileReply(method=scope["method"], headers=headers_of(scope), send=send)
         if reply.method not in ("GET", "HEAD"):
             await reply.refuse(405, "expected GET or HEAD", (b"allow", b"GET, HEAD"))
             return
@@ -182,7 +182,7 @@ class FileDownloads:
         return hmac.digest(self._key, signed, "sha256")
 
 
-class _FileReply:
+class FileReply:
     """The answer to one HTTP request for a file."""
 
     def __init__(self, *, method: str, headers: Mapping[str, str], send: Send) -> None:
@@ -284,7 +284,7 @@ class _FileReply:
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
 
-def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
+def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 

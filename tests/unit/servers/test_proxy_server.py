@@ -21,7 +21,7 @@ from playhead.playback import NullSink, Player
 from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
 from playhead.servers.listening import Transport
-from playhead.servers.proxy import ProxyOptions
+from playhead.servers.proxy import ProxyOptions, server_names
 from playhead.servers.proxy.proxy_server import PLAYER_PREFIX, open_proxy, serve
 from playhead.servers.proxy.result_audio import ADDRESS_META, HEARD_META, ResultAudio
 from tests.servers.audio_tools import AUDIO_TOOLS
@@ -138,3 +138,15 @@ async def test_the_tools_that_the_servers_file_leaves_out_are_not_listed() -> No
     target = ServerConfig(name="music", command=command, allowed_tools=("musicPlayer",))
     async with open_proxy({"music": target}, None, ProxyOptions()) as server, connect(server) as host:
         assert [tool.name for tool in await host.list_tools()] == ["musicPlayer"]
+
+
+def test_servers_without_a_name_get_short_ones() -> None:
+    arguments = [
+        "home",
+        "node /opt/music.js --fast",
+        "python3 -m playhead serve audio",
+        "https://radio.example/mcp",
+    ]
+    arguments += ["npx -y music", "./9-lives", "a b"]
+    names = ["home", "music", "playhead", "radio-example", "music-2", "s-9-lives", "a"]
+    assert [*server_names(arguments).values()] == names

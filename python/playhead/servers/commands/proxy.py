@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from playhead.cli import quick_imports
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.sinks import SinkName, check_sink, make_sink
 from playhead.cli.terminal import Terminal
+from playhead.config.directories import state_directory
 from playhead.errors import UsageError
 from playhead.servers.commands.example_servers import (
     Port,
@@ -22,7 +24,7 @@ from playhead.servers.commands.example_servers import (
     token_of,
 )
 from playhead.servers.listening import Transport
-from playhead.servers.proxy import OnCall, ProxyOptions
+from playhead.servers.proxy import OnCall, ProxyOptions, server_names
 
 
 def proxy(
@@ -47,16 +49,21 @@ def proxy(
         list[str] | None,
         typer.Option(metavar="SERVER", help="Leave links to audio in this server's results; repeatable."),
     ] = None,
+    media_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Serve media addresses and a page on this port."),
+    ] = None,
     web_origin: WebOrigins = None,
     token_env: TokenEnv = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
     """Serve the tools of other servers to a host, and play the audio of their results here."""
-    for flag, names in (("--keep-audio", keep_audio), ("--keep-links", keep_links)):
-        for name in names or ():
+    for flag, chosen in (("--keep-audio", keep_audio), ("--keep-links", keep_links)):
+        for name in chosen or ():
             if name not in servers:
                 raise UsageError(f"{flag}: expected one of the servers of this command, got {name!r}")
+    names = server_names(servers)
     stdout_has = "the messages to the host" if transport == "stdio" else ""
     if sink != "none":
         check_sink(sink, stdout_has=stdout_has)
@@ -65,8 +72,10 @@ def proxy(
         host=host,
         port=port,
         on_call=on_call,
-        keep_audio=tuple(keep_audio or ()),
-        keep_links=tuple(keep_links or ()),
+        keep_audio=tuple(names[each] for each in keep_audio or ()),
+        keep_links=tuple(names[each] for each in keep_links or ()),
+        media_port=media_port,
+        state_directory=state_directory(os.environ),
         web_origins=tuple(web_origin or ()),
         token=token_of(token_env),
         tls_certificate=tls_certificate,
@@ -78,7 +87,7 @@ def proxy(
             from playhead.client.transports.server_process import StartedServer, started_early
             from playhead.config.servers import resolve_target
             from playhead.config.tools import default_approval_policy
-        targets = {name: resolve_target(name, config) for name in servers}
+        targets = {names[each]: resolve_target(each, config) for each in servers}
         async with AsyncExitStack() as stack:
             early: dict[str, StartedServer] = {}
             for name, target in targets.items() if transport == "stdio" else ():

@@ -24,19 +24,24 @@ from starlette.applications import Starlette
 
 from playhead.client.hub.server import HubTarget
 from playhead.client.session.requests import OnProgress
+from playhead.client.session.session import Session
 from playhead.client.transports.server_process import StartedServer
 from playhead.config.tools import ApprovalPolicy
 from playhead.errors import PlayheadError
 from playhead.playback.player_tools import PLAYER_TOOLS
 from playhead.protocol import messages
 from playhead.servers.access import Access
-from playhead.servers.http import base_url, bind, serve_until_sigterm, tls_context
+from playhead.servers.http import base_url, bind, serve_app, serve_until_sigterm, tls_context
 from playhead.servers.http_sessions import streamable_http_app
 from playhead.servers.proxy import ProxyOptions
 from playhead.servers.proxy.call_permission import CallPermission
 from playhead.servers.proxy.host_session import Context, HostSession, HostSessions
-from playhead.servers.proxy.result_audio import ResultAudio
+from playhead.servers.proxy.media_port import MediaPort
+from playhead.servers.proxy.media_table import MediaTable
+from playhead.servers.proxy.relay import Relay
+from playhead.servers.proxy.result_audio import ADDRESS_META, ResultAudio
 from playhead.servers.proxy.upstream import LISTS, Upstream, wire_error, without_unmet_schema
+from playhead.servers.ranged_resource import ranged_resource
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.websocket import websocket_routes
 
@@ -62,6 +67,7 @@ class ProxyServer:
     options: ProxyOptions
     permission: CallPermission
     early: dict[str, StartedServer] = field(default_factory=dict)
+    relay: Relay | None = None
     observe: Callable[[str, str, Mapping[str, Any]], None] = lambda _server, _tool, _result: None
     """Called with each result of a tool, as the host gets it."""
     _servers: tuple[str, ...] = field(init=False)
@@ -110,6 +116,8 @@ class ProxyServer:
             return result
         host = await ctx.lifespan_context.of(ctx)
         capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+        if self.relay is not None:
+            capabilities["resources"] = {}
         instructions: list[str] = []
         for upstream in host.upstreams:
             for name, value in upstream.capabilities.items():
@@ -137,7 +145,8 @@ class ProxyServer:
     async def _list(self, context: Context, _params: object) -> dict[str, Any]:
         host = await context.lifespan_context.of(context)
         capability, member = LISTS[context.method]
-        if capability != "tools" and not any(each.offers(capability) for each in host.upstreams):
+        has_own = capability == "tools" or (capability == "resources" and self.relay is not None)
+        if not has_own and not any(each.offers(capability) for each in host.upstreams):
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found", context.method)
         return {**_UNSHARED, member: await self._listed(host, context.method)}
 
@@ -271,6 +280,9 @@ class ProxyServer:
                 return raw
             if audio is not None:
                 raw = audio.with_heard(await audio.removed(upstream, result))
+            elif self.relay is not None and result.media and not result.is_error:
+                addresses = await self.relay.addresses(upstream, result.media)
+                raw["_meta"] = {**(raw.get("_meta") or {}), ADDRESS_META: addresses}
             raw = _COMPLETE | upstream.moved(raw, "content")
             self.observe(upstream.name, name, raw)
             return raw
@@ -314,14 +326,77 @@ async def open_proxy(
     """Open the proxy as an SDK server. It connects to the servers for each host, and once it has one.
 
     `policy` decides about calls (default: as `ApprovalPolicy()`). `early` are processes of servers that run
-    already.
+    already. With `options.media_port` the media port is open too, and its address is printed to stderr.
+
+    Raises `UsageError` if the media port or the state directory cannot be used.
     """
     permission = CallPermission(policy=ApprovalPolicy() if policy is None else policy)
-    await trio.lowlevel.checkpoint()
     proxy = ProxyServer(
         targets=targets, audio=audio, options=options, permission=permission, early=dict(early or {})
     )
-    yield proxy.server()
+    server = proxy.server()
+    if options.media_port is None:
+        await trio.lowlevel.checkpoint()
+        yield server
+        return
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(partial(_serve_media, proxy, server))
+        sys.stderr.write(f"playhead proxy: the page is at {url}\n")
+        sys.stderr.flush()
+        yield server
+        nursery.cancel_scope.cancel()
+
+
+async def _serve_media(
+    proxy: ProxyServer, server: Server[HostSessions], *, task_status: trio.TaskStatus[str]
+) -> None:
+    """Serve the media port until cancelled; the task status is the address of the page."""
+    options = proxy.options
+    assert options.media_port is not None
+    assert options.state_directory is not None
+    table = await trio.to_thread.run_sync(MediaTable, options.state_directory / "proxy")
+    tls = tls_context(options.tls_certificate, options.tls_key)
+    with bind(options.host, options.media_port) as sock:
+        async with trio.open_nursery() as nursery:
+            own: list[HostSession] = []
+
+            async def session(name: str) -> Session:
+                if not own:
+                    own.append(
+                        HostSession(
+                            proxy.targets,
+                            limits=options.limits,
+                            early={},
+                            has_handshake=False,
+                            capabilities={},
+                            is_shared=True,
+                        )
+                    )
+                    nursery.start_soon(own[0].run)
+                await own[0].wait_opened()
+                return await next(each for each in own[0].upstreams if each.name == name).session()
+
+            base = base_url(sock, scheme="http" if tls is None else "https")
+            relay = Relay(table=table, session=session, nursery=nursery, base_url=base)
+            media = ranged_resource(
+                server,
+                "playhead-media://{address}",
+                relay.read,
+                title="Audio that a tool returned, by its address",
+                mime_type="application/octet-stream",
+                whole_bytes=0,
+            )
+            port = MediaPort(player=None if proxy.audio is None else proxy.audio.player, media=media)
+            proxy.relay, proxy.observe = relay, port.note
+            if proxy.audio is not None:
+                proxy.audio.addresses = relay.addresses
+            access = Access.for_host(options.host, web_origins=options.web_origins)
+            await nursery.start(partial(serve_app, access.protect(port.app()), sock, tls=tls))
+            task_status.started(f"{base}/?token={port.token}")
+            try:
+                await trio.sleep_forever()
+            finally:
+                relay.close()
 
 
 async def serve(

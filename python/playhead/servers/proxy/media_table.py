@@ -1,0 +1,137 @@
+"""The media addresses that the proxy has given out, in a file of the user's that outlives the process.
+
+An address is 128 random bits: who has it may read the one resource that it was made for. It expires 24 hours
+after the last read. Audio that a result held itself is saved next to the table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from playhead.errors import UsageError
+
+LIFETIME_SECONDS: Final = 24 * 3600.0
+SAVE_SECONDS: Final = 60.0
+"""The least age of a saved time of a read before it is saved again."""
+HELD_BYTES: Final = 256 * 1024 * 1024
+"""Limits the saved audio of results. The audio that was read longest ago goes first."""
+
+_TABLE: Final = "media.jsonl"
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_ADDRESS: Final = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaEntry:
+    """The meaning of an address."""
+
+    server: str
+    uri: str
+    """The server's own URI; empty for audio that a result held itself."""
+    title: str
+    mime_type: str | None
+    size_bytes: int | None
+    validator: str = ""
+    description: str | None = None
+    """The link's, which may tell how to read it."""
+    tool: str | None = None
+    is_local: bool = False
+    read_at: float
+    """The Unix time of the last read."""
+
+
+class MediaTable:
+    """The table in a directory, which is created for this user only. For one task at a time."""
+
+    def __init__(self, directory: Path, *, now: Callable[[], float] = time.time) -> None:
+        """Raises `UsageError` if the directory cannot be used."""
+        self._directory = directory
+        self._now = now
+        self._saved_at: dict[str, float] = {}
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._entries = self._load()
+        except (OSError, ValueError, TypeError) as error:
+            raise UsageError(f"{directory / _TABLE}: cannot be used for media addresses: {error}") from error
+        self._expire()
+        lines = "".join(_line(address, entry) for address, entry in self._entries.items())
+        _write(directory / _TABLE, lines.encode("ascii"))
+
+    def add(self, entry: MediaEntry) -> str:
+        """Return a new address. Raises `OSError`."""
+        address = secrets.token_hex(16)
+        self._entries[address] = replace(entry, read_at=self._now())
+        self._expire()
+        self._append(address)
+        return address
+
+    def get(self, address: str) -> MediaEntry | None:
+        """Return the meaning of an address, and note that it was read; None if it is unknown or expired."""
+        entry, now = self._entries.get(address), self._now()
+        if entry is None or now - entry.read_at > LIFETIME_SECONDS:
+            return None
+        self._entries[address] = replace(entry, read_at=now)
+        if now - self._saved_at.get(address, entry.read_at) > SAVE_SECONDS:
+            self._saved_at[address] = now
+            self._append(address)
+        return entry
+
+    def save_audio(self, address: str, data: bytes) -> None:
+        """Save the audio of an address. Call it from a thread. Raises `OSError`."""
+        _write(self.path(address), data)
+
+    def path(self, address: str) -> Path:
+        """Return the path of the audio that is saved for an address, if any."""
+        return self._directory / f"{address}.audio"
+
+    def _expire(self) -> None:
+        """Forget what has expired, and the saved audio past the limit."""
+        now, held = self._now(), 0
+        for address, entry in sorted(self._entries.items(), key=lambda item: -item[1].read_at):
+            held += 0 if entry.uri else entry.size_bytes or 0
+            if now - entry.read_at > LIFETIME_SECONDS or (held > HELD_BYTES and not entry.uri):
+                del self._entries[address]
+                self.path(address).unlink(missing_ok=True)
+
+    def _load(self) -> dict[str, MediaEntry]:
+        try:
+            text = (self._directory / _TABLE).read_text("utf-8")
+        except FileNotFoundError:
+            return {}
+        entries: dict[str, MediaEntry] = {}
+        for line in text.split("\n")[:-1]:  # a line without an end was cut off with its process
+            raw = json.loads(line)
+            if not isinstance(raw, dict):
+                raise TypeError(f"expected lines of objects, got JSON of type {type(raw).__name__}")
+            address = str(raw.pop("address", ""))
+            if _ADDRESS.fullmatch(address):
+                entries[address] = MediaEntry(**raw)
+        return entries
+
+    def _append(self, address: str) -> None:
+        with os.fdopen(os.open(self._directory / _TABLE, _APPEND, 0o600), "a", encoding="ascii") as file:
+            file.write(_line(address, self._entries[address]))
+
+
+def _line(address: str, entry: MediaEntry) -> str:
+    return json.dumps({"address": address, **asdict(entry)}) + "\n"
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file that only this user can read. It appears when it is whole."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,259 @@
+"""The relay of a house: audio of the servers, read once and served to any number of devices.
+
+Each resource has one copy in a temporary file, which one stream fills where a device reads. So 50 devices
+cost the far server the bytes of one. A copy of a resource with a validator serves every address of it;
+without a validator it is dropped once no device has read it for a while, because its bytes may change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+from mcp.shared.exceptions import MCPError
+
+from playhead._core import decode_base64
+from playhead.client.call_results.media import BytesMedia, ResourceMedia
+from playhead.client.session.session import Session
+from playhead.errors import PlayheadError
+from playhead.servers.byte_sources import ResourceBytes, read_file
+from playhead.servers.proxy.media_table import MediaEntry, MediaTable
+from playhead.servers.proxy.result_audio import Media
+from playhead.servers.proxy.upstream import Upstream, wire_error
+from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND
+
+AHEAD_BYTES: Final = 2 * 1024 * 1024
+"""The bytes that a copy reads ahead of its devices: a minute of 256 kbit/s."""
+IDLE_SECONDS: Final = 30.0
+"""The time without a read after which a copy closes its stream."""
+COPIES_BYTES: Final = 512 * 1024 * 1024
+"""Limits the copies that no device reads. The one that was read longest ago goes first."""
+
+_Key = tuple[str, str, str, str]
+
+
+class _Copy:
+    """The bytes of one resource that have been read so far."""
+
+    def __init__(self, entry: MediaEntry, session: Callable[[], Awaitable[Session]]) -> None:
+        self.entry = entry
+        self.is_filling = False
+        self.readers = 0
+        self.size_bytes = entry.size_bytes
+        """A hint until the end was reached."""
+        self._is_ended = False
+        self._session = session
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._extents: list[tuple[int, int]] = []
+        self._wanted = 0
+        """The offset of the newest read."""
+        self._error: PlayheadError | None = None
+        self._arrived = trio.lowlevel.ParkingLot()
+        self._read = trio.lowlevel.ParkingLot()
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(end - start for start, end in self._extents)
+
+    def close(self) -> None:
+        self._file.close()
+
+    async def read(self, start: int, end: int, begin: Callable[[_Copy], None]) -> bytes:
+        """Read `[start, end)` or its first part; empty at the end. `begin` starts `fill` if it does not run.
+
+        Raises the `PlayheadError` that ended the stream.
+        """
+        while True:
+            held = next((stop for first, stop in self._extents if first <= start < stop), None)
+            if held is not None:
+                self._wanted = max(start, min(end, held))
+                self._read.unpark_all()
+                return os.pread(self._file.fileno(), min(end, held) - start, start)
+            if self.size_bytes is not None and start >= self.size_bytes and self._is_ended:
+                return b""
+            self._wanted, self._error = start, None
+            if not self.is_filling:
+                begin(self)
+            self._read.unpark_all()
+            await self._arrived.park()
+            if self._error is not None:
+                raise self._error
+
+    async def fill(self) -> None:
+        """Read from the server where devices read, until all is there or no device has read for a while."""
+        try:
+            session = await self._session()
+            media = ResourceMedia(
+                uri=self.entry.uri,
+                title=self.entry.title,
+                mime_type=self.entry.mime_type,
+                size_bytes=self.entry.size_bytes,
+                validator=self.entry.validator,
+                description=self.entry.description,
+                tool=self.entry.tool,
+                is_local=self.entry.is_local,
+                streams=session,
+            )
+            async with media.open() as stream:
+                at = 0
+                while True:
+                    missing = self._missing()
+                    if missing is not None and missing != at:
+                        at = missing
+                        await stream.seek(at)
+                    data = b"" if missing is None else await stream.receive_some()
+                    if data:
+                        os.pwrite(self._file.fileno(), data, at)
+                        self._add(at, at + len(data))
+                        at += len(data)
+                        self.size_bytes = max(stream.size_bytes or 0, at)
+                    elif missing is not None:
+                        self.size_bytes, self._is_ended = min(at, stream.size_bytes or at), True
+                    self._arrived.unpark_all()
+                    if self._is_ended or at > self._wanted + AHEAD_BYTES:
+                        while self._missing_soon() is None:
+                            with trio.move_on_after(IDLE_SECONDS) as idle:
+                                await self._read.park()
+                            if idle.cancelled_caught:
+                                return
+        except PlayheadError as error:
+            self._error = error
+        finally:
+            self.is_filling = False
+            self._arrived.unpark_all()
+
+    def _missing(self) -> int | None:
+        """Return the first missing byte from the wanted one on, or the first of all; None if all is there."""
+        for first in (self._wanted, 0):
+            at = first
+            for start, end in self._extents:
+                if start <= at < end:
+                    at = end
+            if not self._is_ended or self.size_bytes is None or at < self.size_bytes:
+                return at
+        return None
+
+    def _missing_soon(self) -> int | None:
+        missing = self._missing()
+        return missing if missing is not None and missing <= self._wanted + AHEAD_BYTES else None
+
+    def _add(self, start: int, end: int) -> None:
+        apart = [each for each in self._extents if each[1] < start or each[0] > end]
+        touching = [each for each in self._extents if each not in apart]
+        first = min([start, *(each[0] for each in touching)])
+        self._extents = sorted([*apart, (first, max([end, *(each[1] for each in touching)]))])
+
+
+@dataclass(slots=True, kw_only=True)
+class Relay:
+    """The addresses and the copies of one proxy."""
+
+    table: MediaTable
+    session: Callable[[str], Awaitable[Session]]
+    """Opens a session with a server by its name, for audio whose host has left. Raises `PlayheadError`."""
+    nursery: trio.Nursery
+    base_url: str = ""
+    _origins: dict[str, Upstream] = field(default_factory=dict)
+    _copies: dict[_Key, _Copy] = field(default_factory=dict)
+
+    async def addresses(self, upstream: Upstream, media: Sequence[Media]) -> list[str]:
+        """Return an address for each item of audio of a result."""
+        made: list[str] = []
+        for each in media:
+            link = each if isinstance(each, ResourceMedia) else None
+            if link is not None and (link.queue_arguments is not None or link.file is not None):
+                continue  # a queue can be read only once, and a file only as long as its permission
+            entry = MediaEntry(
+                server=upstream.name,
+                uri="" if link is None else link.uri,
+                title=each.title,
+                mime_type=each.mime_type,
+                size_bytes=each.size_bytes,
+                validator="" if link is None else link.validator,
+                description=None if link is None else link.description,
+                tool=None if link is None else link.tool,
+                is_local=link is not None and link.is_local,
+                read_at=0.0,
+            )
+            address = self.table.add(entry)
+            if isinstance(each, BytesMedia):
+                data = decode_base64(each.payload)
+                await trio.to_thread.run_sync(self.table.save_audio, address, data)
+            self._origins[address] = upstream
+            made.append(f"{self.base_url}/media/{address}")
+        return made
+
+    async def read(self, start: int, end: int, *, address: str) -> ResourceBytes:
+        """Read a part of the audio at an address. Raises `MCPError`."""
+        entry = self.table.get(address)
+        if entry is None:
+            raise MCPError(
+                RESOURCE_NOT_FOUND, "this address is unknown, or has expired", {"address": address}
+            )
+        if not entry.uri:
+            piece = await read_file(self.table.path(address), start, end)
+            return ResourceBytes(
+                data=piece.data,
+                total_bytes=piece.total_bytes,
+                mime_type=entry.mime_type,
+                etag=f'"{address[:16]}"',
+            )
+        key = (entry.server, entry.uri, entry.description or "", entry.validator)
+        copy = self._copies.pop(key, None)
+        if copy is None:
+            copy = _Copy(entry, lambda: self._session_of(address, entry.server))
+            self._make_room()
+        self._copies[key] = copy  # the newest is the last
+        copy.readers += 1
+        try:
+            data = await copy.read(start, end, self._begin)
+        except PlayheadError as error:
+            raise wire_error(error) from error
+        finally:
+            copy.readers -= 1
+        identity = json.dumps([*key, entry.size_bytes])
+        etag = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return ResourceBytes(
+            data=data,
+            total_bytes=copy.size_bytes,
+            mime_type=entry.mime_type,
+            etag=f'"{etag}"',
+            name=entry.title,
+        )
+
+    def _begin(self, copy: _Copy) -> None:
+        copy.is_filling = True
+        self.nursery.start_soon(self._fill, copy)
+
+    async def _fill(self, copy: _Copy) -> None:
+        await copy.fill()
+        if not copy.entry.validator and not copy.readers:
+            for key in [key for key, each in self._copies.items() if each is copy]:
+                del self._copies[key]
+            copy.close()
+
+    def close(self) -> None:
+        """Drop all copies."""
+        for copy in self._copies.values():
+            copy.close()
+
+    async def _session_of(self, address: str, server: str) -> Session:
+        """Return the session of the host whose result has the audio, else one of the relay's own."""
+        origin = self._origins.get(address)
+        session = None if origin is None else origin.server.session
+        return session if session is not None else await self.session(server)
+
+    def _make_room(self) -> None:
+        idle = [(key, copy) for key, copy in self._copies.items() if not copy.is_filling and not copy.readers]
+        held = sum(copy.held_bytes for copy in self._copies.values())
+        while idle and held > COPIES_BYTES:
+            key, copy = idle.pop(0)
+            held -= copy.held_bytes
+            del self._copies[key]
+            copy.close()

@@ -1,0 +1,216 @@
+"""The relay and the media port: audio read once, served to many, at addresses that outlive the proxy."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import mcp_types as types
+import pytest
+import trio
+from mcp.server import Server
+
+from playhead import connect
+from playhead.client.session.session import Session
+from playhead.errors import UsageError
+from playhead.servers.proxy import ProxyOptions
+from playhead.servers.proxy.media_table import LIFETIME_SECONDS, MediaEntry, MediaTable
+from playhead.servers.proxy.proxy_server import open_proxy
+from playhead.servers.proxy.result_audio import ADDRESS_META
+from playhead.servers.ranged_resource import ResourceBytes, ranged_resource
+from tests.servers.wave import wave_header
+
+
+@dataclass(slots=True)
+class FarServer:
+    """A server of songs that counts the bytes it serves."""
+
+    size_bytes: int = 700_000
+    mime_type: str = "audio/wav"
+    with_etag: bool = True
+    served_bytes: int = 0
+    songs: dict[str, bytes] = field(default_factory=dict)
+
+    def song(self, name: str) -> bytes:
+        if name not in self.songs:
+            noise = sha256(name.encode()).digest() * (self.size_bytes // 32)
+            self.songs[name] = (wave_header(44 + len(noise)) + noise)[: self.size_bytes]
+        return self.songs[name]
+
+    def server(self) -> Server[Any]:
+        async def call_tool(_context: object, params: types.CallToolRequestParams) -> Any:
+            name = str((params.arguments or {}).get("song"))
+            if params.name == "inline":
+                data = base64.b64encode(self.song(name)).decode()
+                block = {"type": "audio", "data": data, "mimeType": self.mime_type}
+                return {"resultType": "complete", "content": [block]}
+            link = (await family.link(name=name)).model_dump(by_alias=True, exclude_none=True)
+            return {"resultType": "complete", "content": [{**link, "mimeType": self.mime_type}]}
+
+        async def read(start: int, end: int, name: str) -> ResourceBytes:
+            data = self.song(name)
+            self.served_bytes += max(0, min(end, len(data)) - start)
+            etag = sha256(data).hexdigest() if self.with_etag else None
+            return ResourceBytes(
+                data=data[start:end], total_bytes=len(data), etag=etag, mime_type=self.mime_type
+            )
+
+        server: Server[Any] = Server("far", on_call_tool=call_tool)
+        family = ranged_resource(server, "songs://{name}", read, mime_type=self.mime_type)
+        return server
+
+
+@asynccontextmanager
+async def house(
+    far: FarServer, directory: Path, *, port: int = 0
+) -> AsyncIterator[tuple[Session, httpx2.AsyncClient]]:
+    """Open a proxy with a media port, with a host and an HTTP client."""
+    options = ProxyOptions(media_port=port, state_directory=directory)
+    async with (
+        open_proxy({"far": far.server()}, None, options) as proxy,
+        connect(proxy) as host,
+        httpx2.AsyncClient(trust_env=False) as http,
+    ):
+        yield host, http
+
+
+async def address_of(host: Session, song: str, tool: str = "play") -> str:
+    return str((await host.call_tool(tool, {"song": song})).raw["_meta"][ADDRESS_META][0])
+
+
+async def test_an_address_serves_the_song_and_its_ranges(tmp_path: Path) -> None:
+    far = FarServer()
+    async with house(far, tmp_path) as (host, http):
+        address = await address_of(host, "a")
+        whole = await http.get(address)
+        assert (whole.status_code, whole.content) == (200, far.song("a"))
+        assert whole.headers["content-type"] == "audio/wav"
+        part = await http.get(
+            address, headers={"range": "bytes=600000-600009", "if-range": whole.headers["etag"]}
+        )
+        assert (part.status_code, part.content) == (206, far.song("a")[600_000:600_010])
+        assert part.headers["content-range"] == "bytes 600000-600009/700000"
+        last = await http.get(address, headers={"range": "bytes=-5"})
+        assert last.content == far.song("a")[-5:]
+        assert (await http.get(address, headers={"range": "bytes=700000-"})).status_code == 416
+        same = await http.get(address, headers={"if-none-match": whole.headers["etag"]})
+        assert same.status_code == 304
+        assert (await http.head(address)).headers["content-length"] == "700000"
+        assert (await http.post(address)).status_code == 405
+
+
+async def test_a_range_at_the_end_is_read_without_the_bytes_before_it(tmp_path: Path) -> None:
+    far = FarServer(size_bytes=12_000_000)
+    async with house(far, tmp_path) as (host, http):
+        address = await address_of(host, "a")
+        part = await http.get(address, headers={"range": "bytes=11999990-"})
+        assert part.content == far.song("a")[-10:]
+        assert far.served_bytes < 9_000_000
+
+
+async def test_many_devices_cost_the_far_server_the_bytes_of_one(tmp_path: Path) -> None:
+    far = FarServer(size_bytes=200_000)
+    songs = [f"song-{number}" for number in range(5)]
+    async with house(far, tmp_path) as (host, http):
+
+        async def device(number: int) -> None:
+            for song in songs[number % 5 :] + songs[: number % 5]:
+                answer = await http.get(await address_of(host, song), timeout=60)
+                assert answer.content == far.song(song)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(12):
+                nursery.start_soon(device, number)
+    assert far.served_bytes <= 1.02 * sum(map(len, far.songs.values()))
+
+
+async def test_addresses_work_after_a_restart(tmp_path: Path) -> None:
+    far = FarServer()
+    async with house(far, tmp_path) as (host, http):
+        linked, inline = await address_of(host, "a"), await address_of(host, "b", "inline")
+        etag = (await http.head(linked)).headers["etag"]
+    port = urlsplit(linked).port
+    assert port is not None
+    async with house(far, tmp_path, port=port) as (_host, http):
+        answer = await http.get(linked, headers={"range": "bytes=5-", "if-range": etag})
+        assert (answer.status_code, answer.content) == (206, far.song("a")[5:])
+        assert (await http.get(inline)).content == far.song("b")
+    for path in (tmp_path / "proxy").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_an_address_is_read_over_mcp_in_ranges_too(tmp_path: Path) -> None:
+    far = FarServer()
+    async with house(far, tmp_path) as (host, _http):
+        address = (await address_of(host, "a")).rpartition("/")[2]
+        async with host.open(f"playhead-media://{address}") as stream:
+            assert await stream.read_all() == far.song("a")
+
+
+@pytest.mark.parametrize("mime_type", ["text/html", "image/svg+xml", "application/octet-stream"])
+async def test_a_browser_never_renders_media(mime_type: str, tmp_path: Path) -> None:
+    far = FarServer(mime_type=mime_type)
+    far.songs["a"] = b"<!doctype html><script>alert(1)</script>"
+    table = MediaTable(tmp_path / "proxy")
+    entry = MediaEntry(
+        server="far",
+        uri="songs://a",
+        title="a",
+        mime_type=mime_type,
+        size_bytes=None,
+        validator="",
+        read_at=0,
+    )
+    address = table.add(entry)
+    options = ProxyOptions(media_port=0, state_directory=tmp_path)
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(open_proxy({"far": far.server()}, None, options))
+        host = await stack.enter_async_context(connect(proxy))
+        http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False))
+        far.songs["b"] = wave_header(44 + 400) + bytes(400)
+        far.mime_type = "audio/wav"
+        base = (await address_of(host, "b")).rpartition("/")[0]
+        far.mime_type = mime_type
+        answer = await http.get(f"{base}/{address}")
+    assert answer.content == far.songs["a"]
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-security-policy"].startswith("sandbox")
+    assert answer.headers["content-disposition"] == "attachment"
+
+
+async def test_unknown_and_foreign_requests_are_refused(tmp_path: Path) -> None:
+    async with house(FarServer(), tmp_path) as (host, http):
+        address = await address_of(host, "a")
+        base, _, known = address.rpartition("/")
+        assert (await http.get(f"{base}/{'0' * 32}")).status_code == 404
+        assert (await http.get(f"{base}/../{known}")).status_code == 404
+        assert (await http.get(address, headers={"host": "evil.example"})).status_code == 421
+        assert (await http.get(address, headers={"origin": "https://evil.example"})).status_code == 403
+
+
+def test_an_address_expires_a_day_after_the_last_read(tmp_path: Path) -> None:
+    now = 1000.0
+    table = MediaTable(tmp_path, now=lambda: now)
+    entry = MediaEntry(server="s", uri="u", title="t", mime_type=None, size_bytes=None, read_at=0)
+    address = table.add(entry)
+    now += LIFETIME_SECONDS - 1
+    assert table.get(address) is not None
+    now += LIFETIME_SECONDS - 1
+    assert MediaTable(tmp_path, now=lambda: now).get(address) is not None
+    now += 2 * LIFETIME_SECONDS
+    assert table.get(address) is None
+
+
+def test_an_unusable_table_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "media.jsonl").write_text("[]\n")
+    with pytest.raises(UsageError, match="cannot be used for media addresses: expected lines of objects"):
+        MediaTable(tmp_path)

@@ -8,7 +8,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 # Each installs third-party tools or programs, and runs one script with them: make extra NAME=conformance.
+<<<<<<< HEAD
 EXTRAS := adapters check-servers conformance deny documents gateways old-sdk public-servers real-servers sbom workflows
+=======
+EXTRAS := adapters check-servers conformance conformance-proxy deny documents gateways old-sdk real-servers sbom workflows
+>>>>>>> h28
 
 .PHONY: help demo test test-all lint format bench docs extra extras $(EXTRAS) test-rust test-loom fuzz fuzz-media fuzz-asan miri bench-smoke bench-history soak lock recording wheel wheels sdist package-page check-dist try-wheel five-minutes clean
 .DEFAULT_GOAL := demo
@@ -114,6 +118,17 @@ $(SUITE)/.installed: tests/conformance/package.json tests/conformance/package-lo
 
 conformance: $(STAMP) $(SUITE)/.installed
 	$(BIN)/python -m tests.conformance.run_suite
+
+# The suite's own server is in its repository only.
+SUITE_COMMIT := c321dd3
+
+$(SUITE)/server/node_modules:
+	git clone --quiet https://github.com/modelcontextprotocol/conformance $(SUITE)/repository
+	git -C $(SUITE)/repository archive $(SUITE_COMMIT) examples/servers/typescript | tar -x -C $(SUITE) --strip-components=2 --transform 's,typescript,server,'
+	cd $(SUITE)/server && npm ci --no-audit --no-fund
+
+conformance-proxy: $(STAMP) $(SUITE)/.installed $(SUITE)/server/node_modules
+	$(BIN)/python -m tests.conformance.proxy_suite $(SUITE)/server
 
 lint: $(STAMP) ## formatters, linters and type checkers
 	cargo fmt --all --check

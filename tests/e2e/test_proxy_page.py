@@ -87,7 +87,7 @@ def proxy(tmp_path: Path) -> Iterator[Proxy]:
 
 
 def tool(proxy: Proxy, end: str) -> str:
-    names = [each["name"] for each in proxy.request("tools/list")["tools"]]
+    names: list[str] = [each["name"] for each in proxy.request("tools/list")["tools"]]
     return next(name for name in names if name.endswith(end))
 
 
@@ -129,8 +129,13 @@ def test_the_piece_is_heard_in_the_browser(page: Page, proxy: Proxy) -> None:
     found = page.evaluate(heard, "/media/" + address.rpartition("/")[2])
     assert found["frames"] > 44100 * 5
     page.get_by_role("button", name=re.compile("^Listen here")).first.click()
-    page.wait_for_function("document.getElementById('audio').currentTime > 0.2")
-    duration = page.evaluate("document.getElementById('audio').duration")
+    played = """() => new Promise((done) => {
+        const audio = document.getElementById("audio");
+        const look = () => { if (audio.currentTime > 0.2) done(audio.duration); };
+        audio.addEventListener("timeupdate", look);
+        look();
+    })"""
+    duration = page.evaluate(played)
     assert duration == pytest.approx(found["seconds"], abs=0.2)
 
 

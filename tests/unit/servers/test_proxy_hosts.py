@@ -11,8 +11,9 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-import trio
+import trio.testing
 from mcp.server import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated, ToolsListChanged
 from mcp.shared.message import ServerMessageMetadata
 
 from playhead import connect
@@ -260,6 +261,47 @@ async def test_a_changed_list_is_announced() -> None:
         await session.call_tool("change")
         with trio.fail_after(5):
             await host.changed.wait()
+
+
+async def test_a_subscription_of_the_newest_generation_passes_changes_and_updates() -> None:
+    bus = InMemorySubscriptionBus()
+    listed = Server("listed", on_subscriptions_listen=ListenHandler(bus), on_list_tools=_no_tools)
+    seen: list[tuple[str, Any]] = []
+    arrived = trio.Event()
+
+    def note(method: str, params: Mapping[str, Any]) -> None:
+        seen.append((method.removeprefix("notifications/"), params.get("uri")))
+        if len(seen) == 3:
+            arrived.set()
+
+    async def publish() -> None:
+        while not seen:  # the acknowledgement
+            await trio.testing.wait_all_tasks_blocked()
+        await bus.publish(ToolsListChanged())
+        await bus.publish(ResourceUpdated(uri="song://1"))
+
+    back = Backchannel(ask=Host().ask, on_notification=note)
+    targets = {"listed": listed, "asking": asking()}
+    async with (
+        open_proxy(targets, None, ProxyOptions()) as proxy,
+        connect(proxy, mode="2026-07-28", backchannel=back) as session,
+        trio.open_nursery() as nursery,
+    ):
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["listed+song://1"]}
+        nursery.start_soon(session.listen, wanted)
+        nursery.start_soon(publish)
+        with trio.fail_after(10):
+            await arrived.wait()
+        nursery.cancel_scope.cancel()
+    assert seen == [
+        ("subscriptions/acknowledged", None),
+        ("tools/list_changed", None),
+        ("resources/updated", "listed+song://1"),
+    ]
+
+
+async def _no_tools(_context: object, _params: object) -> types.ListToolsResult:
+    return types.ListToolsResult(tools=[])
 
 
 async def test_a_server_that_was_down_is_listed_once_it_is_there(tmp_path: Path) -> None:

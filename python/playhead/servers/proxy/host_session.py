@@ -31,7 +31,7 @@ from playhead.client.connector import connect
 from playhead.client.hub.server import HubServer, HubTarget, ServerState, ServerStatus
 from playhead.client.session.backchannel import Backchannel
 from playhead.client.session.elicitation import RefusedError
-from playhead.client.session.list_changed import RETRY_SECONDS
+from playhead.client.session.list_changed import ACKNOWLEDGED, RETRY_SECONDS
 from playhead.client.session.session import Session
 from playhead.client.transports.server_process import StartedServer
 from playhead.config.servers import ServerConfig
@@ -43,6 +43,8 @@ from playhead.servers.proxy.upstream import Upstream, schemes
 
 NOTIFICATIONS_QUEUED: Final = 256
 """Limits the notifications that wait for a slow host. Further ones are dropped: all of them are advisory."""
+SUBSCRIBE_SECONDS: Final = 0.5
+"""Limits the wait for the servers before a subscription of the host is acknowledged."""
 SESSION_HEADER: Final = "mcp-session-id"
 
 _CHANGES: Final = {
@@ -52,9 +54,7 @@ _CHANGES: Final = {
 }
 """The notifications of changes, and their names in `subscriptions/listen`."""
 _UPDATED: Final = "notifications/resources/updated"
-_NOT_PASSED: Final = frozenset(
-    {"notifications/cancelled", "notifications/progress", "notifications/subscriptions/acknowledged"}
-)
+_NOT_PASSED: Final = frozenset({"notifications/cancelled", "notifications/progress", ACKNOWLEDGED})
 
 Context = ServerRequestContext["HostSessions"]
 
@@ -236,6 +236,8 @@ class HostSession:
         meta = params.get("_meta")
         meta = dict(meta) if isinstance(meta, Mapping) else {}
         id = meta.pop(SUBSCRIPTION_META, None)
+        if method == ACKNOWLEDGED and str(id).startswith("subscription-") and upstream.subscribing:
+            upstream.subscribing.pop(0).set()
         if method in _NOT_PASSED or (id is not None and not str(id).startswith("subscription-")):
             return
         if meta:
@@ -284,20 +286,35 @@ class HostSession:
         self._listeners.append(listener)
         pass_on = partial(context.session.send_notification, related_request_id=context.request_id)
         try:
-            acknowledged = {"notifications": dict(wanted), "_meta": meta}
-            await pass_on(_notification("notifications/subscriptions/acknowledged", acknowledged))
             async with aclosing(receive), trio.open_nursery() as nursery:
-                for upstream in self.upstreams:
-                    nursery.start_soon(self._subscribe, upstream, wanted)
+                with trio.move_on_after(SUBSCRIBE_SECONDS):
+                    for upstream in self.upstreams:
+                        await nursery.start(self._subscribe, upstream, wanted)
+                acknowledged = {"notifications": dict(wanted), "_meta": meta}
+                await pass_on(_notification(ACKNOWLEDGED, acknowledged))
                 async for method, params in receive:
                     await pass_on(_notification(method, {**params, "_meta": meta}))
         finally:
             self._listeners.remove(listener)
         return {"resultType": "complete", "_meta": meta}
 
-    async def _subscribe(self, upstream: Upstream, wanted: Mapping[str, Any]) -> None:
+    async def _subscribe(
+        self,
+        upstream: Upstream,
+        wanted: Mapping[str, Any],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
         """Subscribe with a server, and again if that ends, for a while. Cancelled with the host's
-        subscription."""
+        subscription. It has started once the server has acknowledged, or failed."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._stay_subscribed, upstream, wanted, acknowledged := trio.Event())
+            await acknowledged.wait()
+            task_status.started()
+
+    async def _stay_subscribed(
+        self, upstream: Upstream, wanted: Mapping[str, Any], acknowledged: trio.Event
+    ) -> None:
         uris = wanted.get("resourceSubscriptions") or ()
         own = [uri[len(upstream.scheme) :] for uri in uris if uri.startswith(upstream.scheme)]
         for wait_seconds in (*RETRY_SECONDS, math.inf):
@@ -305,18 +322,23 @@ class HostSession:
                 session = await upstream.session()
                 if REVISIONS[session.protocol_version].has_listen:
                     kinds = {key: True for key in _CHANGES.values() if wanted.get(key) is True}
+                    upstream.subscribing.append(acknowledged)
                     await session.listen({**kinds, **({"resourceSubscriptions": own} if own else {})})
                 else:
-                    await self._subscribe_each(session, own)
+                    await self._subscribe_each(session, own, acknowledged)
+            acknowledged.set()
+            if acknowledged in upstream.subscribing:
+                upstream.subscribing.remove(acknowledged)
             await trio.sleep(wait_seconds)
 
-    async def _subscribe_each(self, session: Session, uris: Iterable[str]) -> None:
+    async def _subscribe_each(self, session: Session, uris: Iterable[str], acknowledged: trio.Event) -> None:
         """Subscribe to resources as in revisions with a handshake, whose lists need no subscription."""
         subscribed: list[str] = []
         try:
             for uri in uris:
                 await session.request("resources/subscribe", {"uri": uri})
                 subscribed.append(uri)
+            acknowledged.set()
             await trio.sleep_forever()
         finally:
             with trio.CancelScope(shield=True), trio.move_on_after(1.0), suppress(PlayheadError):

@@ -59,6 +59,8 @@ class Upstream:
     limits: Limits
     calls: list[Any] = field(default_factory=list)
     """The host's requests that this server is answering, the newest last."""
+    subscribing: list[trio.Event] = field(default_factory=list)
+    """Set, in order, as the server acknowledges the subscriptions."""
     tools: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """The tools of the last listing, without annotations that prove nothing."""
 

@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "python" / "playhead"
 WHEELS = sorted((REPOSITORY / "dist").glob("playhead-*.whl"))
 
-MOST_PYTHON_BYTES = 1_010_000
+MOST_PYTHON_BYTES = 1_100_000
 MOST_EXTENSION_BYTES = 430_000
 MOST_MUSIC_BYTES = 225_000
 MOST_BYTES = 1_710_000

@@ -1,4 +1,4 @@
-"""A model endpoint on loopback that speaks OpenAI's chat completions, and calls the tool that the user names."""
+"""A model on loopback that speaks OpenAI's chat completions, and calls the tool that the user names."""
 
 from __future__ import annotations
 

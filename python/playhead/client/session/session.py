@@ -276,8 +276,9 @@ class Session:
 
         `timeout` is in seconds from the last byte or progress report (default: the server's own setting, then
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends the call despite progress.
-        `on_progress` is awaited with the newest report, one call at a time, in a task of this call; if it
-        raises, the call ends with its exception. A result with `isError` is returned, not raised. A tool that
+        `on_progress` is awaited with the reports, one call at a time, in a task of this call, and with the
+        newest ones if it is slow; if it raises, the call ends with its exception. A result with `isError` is
+        returned, not raised. A tool that
         can only run as a task runs as one. `members` are sent with the call, such as `_meta`; with them, a
         server's request for input is returned in `raw`, for the program to answer in another call.
 

@@ -8,11 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
 # Each installs third-party tools or programs, and runs one script with them: make extra NAME=conformance.
-<<<<<<< HEAD
-EXTRAS := adapters check-servers conformance deny documents gateways old-sdk public-servers real-servers sbom workflows
-=======
-EXTRAS := adapters check-servers conformance conformance-proxy deny documents gateways old-sdk real-servers sbom workflows
->>>>>>> h28
+EXTRAS := adapters check-servers conformance conformance-proxy deny documents gateways hosts old-sdk public-servers real-servers sbom workflows
 
 .PHONY: help demo test test-all lint format bench docs extra extras $(EXTRAS) test-rust test-loom fuzz fuzz-media fuzz-asan miri bench-smoke bench-history soak lock recording wheel wheels sdist package-page check-dist try-wheel five-minutes clean
 .DEFAULT_GOAL := demo
@@ -142,6 +138,24 @@ format: $(BIN)/maturin ## formats the sources
 	cargo fmt --all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Real MCP hosts, each in an environment of its own, because they need different versions of the SDK.
+HOSTS := build/hosts
+HOST_PACKAGES_langchain := langchain-mcp-adapters==0.3.2 langgraph==1.2.24 langchain-openai==1.7.4
+HOST_PACKAGES_openai-agents := openai-agents==0.24.0
+HOST_PACKAGES_pydantic-ai := pydantic-ai-slim[openai,mcp]==2.68.0
+HOST_PACKAGES_fastmcp := fastmcp==4.2.3
+
+$(HOSTS)/%/bin/python: $(STAMP)
+	$(BIN)/uv venv --quiet $(HOSTS)/$*
+	$(BIN)/uv pip install --quiet --python $@ $(HOST_PACKAGES_$*)
+
+$(HOSTS)/ai-sdk/node_modules:
+	@command -v npm >/dev/null || { echo "make extra NAME=hosts needs npm (it comes with Node.js) and found none" >&2; exit 3; }
+	mkdir -p $(HOSTS)/ai-sdk && cd $(HOSTS)/ai-sdk && npm install --no-audit --no-fund ai@6.0.326 @ai-sdk/mcp@1.0.102 @ai-sdk/openai-compatible@2.0.92
+
+hosts: $(foreach name,langchain openai-agents pydantic-ai fastmcp,$(HOSTS)/$(name)/bin/python) $(HOSTS)/ai-sdk/node_modules
+	$(BIN)/python -m pytest -q tests/hosts
 
 # Third-party servers and clients: each script says what it installs and does.
 real-servers public-servers check-servers old-sdk gateways: $(STAMP)

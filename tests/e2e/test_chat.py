@@ -14,6 +14,7 @@ import trio
 
 from tests.e2e.chat_kit import Stuck, calls, chat, chat_process, chunk, model_words, says, servers_file
 from tests.e2e.command import PLAYHEAD, environment, playhead
+from tests.servers.audio_tools import AUDIO_TOOLS
 from tests.servers.providers.script import Ask, ProviderName, Reply, Say
 from tests.servers.providers.wire_server import wire_server
 from tests.servers.scripted_http import Answering, scripted_http
@@ -78,8 +79,7 @@ async def test_a_dead_server_is_told_and_the_others_serve(tmp_path: Path, shared
     assert (done.code, done.stdout) == (0, b"Hello.\n")
     assert "dead is not connected:" in done.stderr
     assert [tool["function"]["name"] for tool in asked[0].body["tools"]] == [
-        "music__musicPlayer",
-        "music__set_volume",
+        f"music__{tool}" for tool in AUDIO_TOOLS
     ]
 
 

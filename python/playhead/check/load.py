@@ -163,8 +163,11 @@ async def probe_load(
 
 
 def _repeatable(tests: Sequence[TestResult]) -> Iterator[TestResult]:
-    """Choose the first successful call of each tool, and the first reads."""
-    for method, most in (("tools/call", None), ("resources/read", _MOST_READS)):
+    """Choose the first reads, and the first successful call of each tool.
+
+    Reads come first: a server may drop what a tool made when many calls have followed.
+    """
+    for method, most in (("resources/read", _MOST_READS), ("tools/call", None)):
         first: dict[str, TestResult] = {}
         for test in successful_requests(tests, method):
             first.setdefault(test.subject, test)

@@ -54,6 +54,8 @@ from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
 from playhead.protocol.revisions import SERVER_INFO_META, client_capabilities
 
+REPORTS_QUEUED: Final = 4
+"""Limits the progress reports that wait for a callback, so that a slow one gets the newest."""
 COURTESY_SECONDS: Final = 2.0
 """Limits the sending of a message that no caller waits for, such as a cancellation."""
 
@@ -524,13 +526,13 @@ class Connection:
 
 @asynccontextmanager
 async def reporting(on_progress: OnProgress) -> AsyncIterator[Broadcast[ProgressReport]]:
-    """Pass reports to `on_progress` in one task while the body runs, the newest one each time.
+    """Pass reports to `on_progress` in one task while the body runs, in order.
 
     One task, because a task per report would fill the memory if the callback is slow and the server reports
-    without end. The last report is delivered after the body; cancelling drops it. An exception of
-    `on_progress` cancels the body and is raised here.
+    without end; such a callback gets the newest `REPORTS_QUEUED`. The last report is delivered after the
+    body; cancelling drops it. An exception of `on_progress` cancels the body and is raised here.
     """
-    reports = Broadcast[ProgressReport](capacity=1)
+    reports = Broadcast[ProgressReport](capacity=REPORTS_QUEUED)
 
     async def deliver(newest: trio.MemoryReceiveChannel[ProgressReport], to: OnProgress) -> None:
         async for report in newest:

@@ -279,13 +279,13 @@ class Session:
 
         `timeout` is in seconds from the last byte or progress report (default: the server's own setting, then
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends the call despite progress.
-        `on_progress` is awaited with the newest report, one call at a time, in a task of this call; if it
-        raises, the call ends with its exception. `on_media` is called with each resource that the server
-        names while the call goes on (`_meta["playhead/link"]` of a report), which can be played at once; the
-        result has it again, under the same URI. It must not block. A result with `isError` is returned, not
-        raised. A tool that can only run as a task runs as one. `members` are sent with the call, such as
-        `_meta`; with them, a server's request for input is returned in `raw`, for the program to answer in
-        another call.
+        `on_progress` is awaited with the reports, one call at a time, in a task of this call, and with the
+        newest ones if it is slow; if it raises, the call ends with its exception. `on_media` is called with
+        each resource that the server names while the call goes on (`_meta["playhead/link"]` of a report),
+        which can be played at once; the result has it again, under the same URI. It must not block. A result
+        with `isError` is returned, not raised. A tool that can only run as a task runs as one. `members` are
+        sent with the call, such as `_meta`; with them, a server's request for input is returned in `raw`, for
+        the program to answer in another call.
 
         `tools/list` is sent in two cases only: before the first call to a server that offers tasks, and if a
         server of the newest revision refuses the call because of missing headers (-32020), which the tool's

@@ -92,7 +92,7 @@ class ProxyServer:
         notifications = server.add_notification_handler
         notifications("notifications/initialized", types.NotificationParams, self._keep)
         notifications("notifications/roots/list_changed", types.NotificationParams, self._roots_changed)
-        server.middleware.insert(0, self._declare)
+        server.middleware[:] = [self._declare]  # without the SDK's spans, which cost each request
         return server
 
     @asynccontextmanager

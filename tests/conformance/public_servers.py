@@ -214,9 +214,9 @@ HEAD = """
 
 `playhead check SERVER full --mine all` on public servers, each in an empty home, without a network and
 without keys. So tools that need either are undecided, and are counted apart (*outside*). *Answered* counts
-the tools that succeeded at least once. `make extra NAME=public-servers` makes this page. Each finding is judged
-by its message, and those with a file and line by the source too. The rows come from more than one version of the
-checker, which was improved on these servers.
+the tools that succeeded at least once. `make extra NAME=public-servers` makes this page. Each finding is
+judged by its message, and those with a file and line by the source too. The rows come from more than one
+version of the checker, which was improved on these servers.
 
 | package | verdict | answered | tests | undecided | outside |
 |---|---|---|---|---|---|

@@ -60,11 +60,11 @@ def test_a_process_that_is_killed_while_it_claims_delays_another_until_its_claim
     assert found["longest_wait_seconds"] <= 1.0 + module.LOCK_SECONDS
 
 
-@pytest.mark.slow("waits for the claims of 200 processes")
-@pytest.mark.timeout(300)
-def test_200_processes_that_are_killed_while_they_claim(tmp_path: Path) -> None:
-    found = killed_with_claims(tmp_path / "cache", kills=200)
-    assert found["waited"] > 100
+@pytest.mark.slow("waits for the claims of 30 processes")
+def test_30_processes_that_are_killed_while_they_claim(tmp_path: Path) -> None:
+    """`python -m tests.unit.cache.killed_claimer DIR 200 1 1` kills 200."""
+    found = killed_with_claims(tmp_path / "cache", kills=30)
+    assert found["waited"] > 10
     assert found["longest_wait_seconds"] <= 1.0 + module.LOCK_SECONDS
 
 

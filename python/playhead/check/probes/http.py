@@ -25,6 +25,7 @@ from playhead.limits import DEFAULT_LIMITS, KIB
 from playhead.net_guard import is_loopback
 from playhead.protocol.exchange import Exchange
 from playhead.protocol.revisions import CLIENT_INFO, REVISIONS
+from playhead.redacted_request import RedactedURL
 
 FOREIGN_ORIGIN: Final = "https://attacker.example"
 """The origin of a web page that a user happens to visit, whose name resolves to this machine (DNS
@@ -187,7 +188,8 @@ class _Http:
         reply = _Reply(failure=f"none in {self.seconds:g} s")
         with trio.move_on_after(self.seconds if seconds is None else seconds) as scope:
             try:
-                async with self.client.stream(verb, self.url, content=content, headers=kept) as response:
+                url = RedactedURL(self.url)
+                async with self.client.stream(verb, url, content=content, headers=kept) as response:
                     reply = _Reply(status=response.status_code, headers=response.headers, is_whole=False)
                     if verb == "GET" and awaited is None and reply.status == 200:
                         return reply  # a stream that stays open

@@ -87,11 +87,13 @@ class RawServer:
     """Capabilities in the answer to `initialize`."""
     session: str | None = None
     """If given, the session id of the answer to `initialize`, with the number of the handshake."""
+    host: str = "127.0.0.1"
+    """The only `Host` that the handshake accepts."""
 
     async def handshake(self, exchange: Exchange) -> bool:
         """Answer what belongs to a handshake of the old era; False for anything else."""
-        host = exchange.headers.get("host", "127.0.0.1").partition(":")[0]
-        if host != "127.0.0.1" or "origin" in exchange.headers:
+        host = exchange.headers.get("host", self.host).partition(":")[0]
+        if host != self.host or "origin" in exchange.headers:
             await exchange.body(b"", status=403)
         elif exchange.headers.get("mcp-protocol-version") == "1999-12-31":
             await exchange.body(b"", status=400)

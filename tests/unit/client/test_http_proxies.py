@@ -245,6 +245,7 @@ async def test_a_session_goes_through_the_proxy_of_the_environment(monkeypatch: 
         raise AssertionError("a handshake is all that is sent")
 
     async with raw_http(no) as server:
+        server.host = "music.example"
         port = int(server.url.split(":")[2].partition("/")[0])
         async with proxy_to(port) as proxy:
             for name in ("no_proxy", "NO_PROXY", "REQUEST_METHOD"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -188,8 +188,9 @@ class _Http:
         reply = _Reply(failure=f"none in {self.seconds:g} s")
         with trio.move_on_after(self.seconds if seconds is None else seconds) as scope:
             try:
-                url = RedactedURL(self.url)
-                async with self.client.stream(verb, url, content=content, headers=kept) as response:
+                request = self.client.build_request(verb, self.url, content=content, headers=kept)
+                request.url = RedactedURL(request.url)
+                async with aclosing(await self.client.send(request, stream=True)) as response:
                     reply = _Reply(status=response.status_code, headers=response.headers, is_whole=False)
                     if verb == "GET" and awaited is None and reply.status == 200:
                         return reply  # a stream that stays open

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import trio
 
-from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
+from playhead.cache import ETAG_META, LIVE_META, OFFSET_META, SIZE_META
 from playhead.check.probes.asking import fault_of, text_in
 from playhead.check.probes.media import judge_audio, looks_like_audio
 from playhead.check.probes.pages import (
@@ -147,6 +147,7 @@ class _Reads:
 
     async def _reference(self, plain: bytes | None) -> Reference:
         data, complete = (plain, True) if plain is not None else await self.pages.read_in_series()
+        complete &= not (self.item.get("_meta") or {}).get(LIVE_META)  # it may have grown since then
         if plain is not None and (more := (await self.pages.page(len(plain), len(plain) + 1)).data):
             # If a page past the plain read has bytes, the plain read is only a part, or the pages never end.
             complete = bool(more) and self.item.get("size") == len(plain)

@@ -1,6 +1,7 @@
 """The hit path of the page caches: a page of 100 KiB, from cached blocks to the stream.
 
-`pytest -s benches/test_cache.py`. The bounds are 0.15 ms in a directory and 0.4 ms in a Valkey on loopback.
+`pytest -s benches/test_cache.py`. The bounds are 0.15 ms in a directory and 0.4 ms in a Valkey on loopback;
+a smoke run shows them and does not hold them.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ async def measure(cache: PageCache) -> float:
 
 
 @pytest.mark.parametrize("name", LIMITS_MS)
-def test_the_hit_path(name: str, places: dict[str, str]) -> None:
+def test_the_hit_path(name: str, places: dict[str, str], smoke: bool) -> None:
     milliseconds = min(trio.run(measure, open_cache(places[name])) for _ in range(5))
     print(f"{name}: {milliseconds:.3f} ms per page of 100 KiB (at most {LIMITS_MS[name]})")
-    assert milliseconds <= LIMITS_MS[name]
+    assert smoke or milliseconds <= LIMITS_MS[name]

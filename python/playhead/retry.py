@@ -2,12 +2,12 @@
 
 | failure | a read, or a model's reply | a call with effects |
 |---|---|---|
-| a lost connection, silence, HTTP 408, 425, 5xx, a body without the answer | again | not: it may have run |
-| HTTP 429 or 503 | again | again: it was not begun |
-| an error of the server's own: any other JSON-RPC code | again | not |
-| a refusal: another HTTP 4xx, a code for a wrong request | in another form; three times | not |
-| a page that cannot be used: bad base64, a message against the protocol | once more | not |
-| everything else | not | not |
+| lost connection, silence, HTTP 408, 425, 5xx, a body without the answer | retry | no: it may have run |
+| HTTP 429 or 503 | retry | retry: it was not begun |
+| internal error of the server: a JSON-RPC code not named below | retry | no |
+| refusal: another HTTP 4xx, or a code for an invalid request | retry in another form; three times | no |
+| unusable page: invalid base64, or a violation of the protocol | retry once | no |
+| anything else | no | no |
 
 The time of the next try is not decided here: the planner (`rust/core`) knows it for the reads of a stream,
 and a model's client for its requests. Both wait as long as `Retry-After` asks.
@@ -35,9 +35,10 @@ from playhead.errors import (
 )
 
 TRY_LATER: Final = frozenset({408, 425, 429, 502, 503, 504})
-"""Statuses that ask for a retry whatever the body says (RFC 9110, section 15; RFC 8470; RFC 6585): a gateway
-may put a JSON-RPC error with any code into the body. Some servers use them as codes."""
+"""Statuses that ask for a retry (RFC 9110, section 15; RFC 8470; RFC 6585), whatever the body says: a gateway
+may put a JSON-RPC error with any code into it. Some servers use these numbers as JSON-RPC codes."""
 _NOT_BEGUN: Final = frozenset({429, 503})
+"""Statuses of a request that the server refused before it ran."""
 _FIRST_SERVER_STATUS: Final = 500
 _REFUSALS: Final = frozenset({-32700, -32600, -32601, -32602, -32002})
 """The JSON-RPC and MCP codes of a request that would fail again."""
@@ -80,7 +81,7 @@ def retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFailure:
-    """The meaning of an error for its read, in the planner's terms."""
+    """The class of a failed read, in the planner's terms."""
 
     kind: Literal["lost", "refused", "damaged", "final"]
     code: int | None = None

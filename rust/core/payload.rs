@@ -1,23 +1,23 @@
-//! Payload of a page: base64 text as received, or plain bytes (PCM).
+//! Payload of a page: base64 text as received, or plain bytes (PCM). It is borrowed until it is in the ring.
 
 use std::borrow::Cow;
 
 use crate::base64::{Base64Error, decode, decode_split, decoded_len};
 
-/// The bytes of one write, decoded or not. Borrowed: nothing is copied before the ring.
+/// The data of one write to the ring.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Strict base64, decoded straight into place.
+    /// Strict base64, decoded directly into the ring.
     Text(&'a [u8]),
-    /// Bytes, copied into place.
+    /// Bytes, copied into the ring.
     Bytes(&'a [u8]),
 }
 
 impl<'a> Payload<'a> {
-    /// The length in bytes, decoded.
+    /// The decoded length in bytes.
     ///
     /// # Errors
-    /// The text's fault, if its length shows that it cannot decode.
+    /// [`Base64Error`] if the text has a length that no base64 text has.
     pub fn len_bytes(self) -> Result<u64, Base64Error> {
         match self {
             Self::Text(text) => decoded_len(text),
@@ -26,7 +26,7 @@ impl<'a> Payload<'a> {
         .map(|len| len as u64)
     }
 
-    /// Fills `first` and then `second`, which together are exactly as long as the payload.
+    /// Fills `first`, then `second`. Together they must be exactly as long as the decoded payload.
     pub(crate) fn place(self, first: &mut [u8], second: &mut [u8]) -> Result<(), Base64Error> {
         match self {
             Self::Text(text) => decode_split(text, first, second),
@@ -40,7 +40,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The bytes in one piece, for the rare write that is compared before it is stored.
+    /// The decoded bytes in one piece, for the rare write that is compared with stored bytes.
     pub(crate) fn bytes(self) -> Result<Cow<'a, [u8]>, Base64Error> {
         match self {
             Self::Text(text) => {

@@ -170,11 +170,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def _report(error: Exception, *, json_output: bool) -> int:
     """Report an error that no command handled, and return the exit code."""
-    from playhead.cli.runner import EXIT_FAILED, fail, stdout_left
+    from playhead.cli.runner import EXIT_FAILED, fail, give_up_stdout
     from playhead.cli.terminal import Terminal
 
     if isinstance(error, BrokenPipeError):
-        return stdout_left()
+        return give_up_stdout()
     if isinstance(error, OSError):  # from the help or the report: commands handle their own
         error.filename = error.filename or "stdout"
     if isinstance(error, PlayheadError | OSError):

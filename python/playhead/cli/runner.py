@@ -40,10 +40,10 @@ _STREAM_LIMITS = frozenset({"stream_bytes", "max_bytes"})
 
 
 def message_of(error: Exception, *, options: Collection[str] | None = None) -> str:
-    """Return the message of `error`, with the one of `options` that helps, if any, as its advice.
+    """Return the message of `error`, and advice if one of `options` helps.
 
-    `options` are those of this command by default. The library's own advice (`PlayheadError.advice`) names
-    its settings, so it is left out; here each kind of error is matched with an option.
+    `options` are by default those of this command. The library's own advice (`PlayheadError.advice`) is left
+    out, because it names settings of the Python API instead of options.
     """
     options = INVOKED.get().options if options is None else options
     message = error.message if isinstance(error, PlayheadError) else str(error)
@@ -76,8 +76,8 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_NO_CONNECTION: Final = 3
 
-_NO_FAULT_OF_THE_NAME: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""The given path is valid, but the file could not be written or read completely."""
+_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""The path is valid, but the disk is full or failing. Any other OS error is a usage error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +93,8 @@ INVOKED: Final[ContextVar[Invocation]] = ContextVar("playhead_invocation", defau
 
 Report = dict[str, object]
 Command = Callable[[Terminal, Report], Awaitable[int]]
-"""Do the work and return an exit code. Commands fill the report as they go, so that it shows how far a failed
-one got; the runner adds `error` and prints the report with `--json`."""
+"""Does the work and returns an exit code. It fills the report as it goes, so that the report of a failed
+command shows how far it got. The runner adds `error`, and prints the report with `--json`."""
 
 
 def run_command(command: Command, *, json_output: bool, deadline: float | None = None) -> NoReturn:
@@ -136,7 +136,7 @@ async def _supervise(command: Command, terminal: Terminal, report: Report, secon
                 try:
                     code = await command(terminal, report)
                 except* BrokenPipeError:
-                    code = stdout_left()
+                    code = give_up_stdout()
                 except* (PlayheadError, OSError) as group:
                     failure = first_leaf(group)
             nursery.cancel_scope.cancel()
@@ -158,14 +158,14 @@ async def _supervise(command: Command, terminal: Terminal, report: Report, secon
 
 def _ending_signals() -> list[signal.Signals]:
     ending = [signal.SIGINT, signal.SIGTERM]
-    # A closing terminal, unless `nohup` has asked to ignore it.
+    # SIGHUP: the terminal was closed. `nohup` makes programs ignore it.
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         ending.append(signal.SIGHUP)
     return ending
 
 
-def stdout_left() -> int:
-    """Stop writing to stdout: its reader is gone (`... | head`), or its disk is full."""
+def give_up_stdout() -> int:
+    """Give up stdout, as its reader is gone (`... | head`) or its disk is full. Return the exit code."""
     give_up(sys.stdout)
     return EXIT_FAILED
 
@@ -177,10 +177,7 @@ def fail(
     *,
     options: Collection[str] | None = None,
 ) -> int:
-    """Print what went wrong and what to do, and choose the exit code by whose fault it was.
-
-    `options` are those of `message_of`.
-    """
+    """Print the error and its remedy, and return the exit code. `options` are passed to `message_of`."""
     if isinstance(error, PlayheadError):
         message = message_of(error, options=options)
     else:
@@ -189,11 +186,11 @@ def fail(
         if error.errno == errno.ENOSPC:
             message += "; free some space, or write elsewhere"
         if error.filename == "stdout":
-            stdout_left()
+            give_up_stdout()
     report["error"] = {"type": type(error).__name__, "message": message} | _place(error)
     terminal.fail(message)
     match error:
-        case OSError() if error.errno not in _NO_FAULT_OF_THE_NAME:
+        case OSError() if error.errno not in _DISK_ERRORS:
             return EXIT_USAGE
         case UsageError():
             return EXIT_USAGE
@@ -207,7 +204,7 @@ Ours = TypeVar("Ours", bound=Exception)
 
 
 def first_leaf(group: BaseExceptionGroup[Ours]) -> Ours:
-    """Return the first error of a (nested) group: the others are usually its consequences."""
+    """Return the first error of a group, nested or not. The others are usually its consequences."""
     error = group.exceptions[0]
     return first_leaf(error) if isinstance(error, BaseExceptionGroup) else error
 

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from playhead.stream.reader import RangeStream
 
 RATE_SECONDS: Final = 5.0
-"""The rate of a transfer is the mean of this time: steady enough to read, and to tell the time left."""
+"""The period over which a transfer's rate is averaged, so that the rate and the time left stay readable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayerView:
-    """The current item in three lines: its title; position, progress bar and duration; buffers, rates and
-    volume."""
+    """The current item: its title; the stream's own title, if any; position, progress bar and duration;
+    buffers, rates and volume."""
 
     now: PlayerState
     stream: StreamStatistics | None = None
     buffered_bytes: int = 0
-    """Read and not yet decoded."""
+    """Bytes that were read and are not decoded yet."""
     of_all: str = ""
-    """Such as ` (1 of 2)`."""
+    """The item's number among all, such as ` (1 of 2)`."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         now = self.now
@@ -70,12 +70,12 @@ class PlayerView:
 
 @dataclass(slots=True, kw_only=True)
 class TransferView:
-    """A stream that is saved: bytes, progress bar, size, the rate of the last seconds and the time left."""
+    """A stream being saved: bytes, progress bar, size, the rate of the last seconds and the time left."""
 
     title: str
     stream: RangeStream
     _samples: deque[tuple[float, int]] = field(default_factory=deque)
-    """Times, and the bytes that had been delivered, the oldest first."""
+    """Times, each with the number of bytes delivered until then; the oldest first."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         now, time = self.stream.statistics(), trio.current_time()
@@ -101,7 +101,7 @@ class TransferView:
 
 @dataclass(slots=True, kw_only=True)
 class CallView:
-    """A call of a tool that has not returned: its time, and the progress that the server reports."""
+    """A tool call in progress: the time it has taken, and the progress that the server reports."""
 
     tool: str
     progress: float | None = None
@@ -132,7 +132,7 @@ def _bar(left: str, completed: float, total: float, right: str) -> Table:
 
 
 def _parts(parts: list[str], columns: int) -> Text:
-    """Join the first parts that fit: half a number would be another one."""
+    """Join the first parts that fit, each of them whole: a number cut short would be wrong."""
     while len(parts) > 1 and len(" · ".join(parts)) > columns:
         parts.pop()
     return _cut(" · ".join(parts), "dim")

@@ -12,6 +12,7 @@ _KBITS: Final = {
     2: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG-2
     0: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG-2.5
 }
+"""Kilobits per second, by the header's version field and its bit rate index."""
 _RATES_HZ: Final = {
     3: (44_100, 48_000, 32_000),
     2: (22_050, 24_000, 16_000),
@@ -22,7 +23,7 @@ MPEG_HEADER_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedFrame:
-    """The header of one coded frame whose length it states."""
+    """The header of one coded frame, which states the frame's length."""
 
     size_bytes: int
     samples: int
@@ -40,12 +41,13 @@ class MpegFrame(CodedFrame):
 
 
 def mpeg_frame(data: bytes, at: int) -> MpegFrame | None:
-    """Read the frame header at `at`; None if it is not one of layer III with a known length."""
+    """Return the MPEG layer III header at `at`; None if there is none, or if it does not state a length."""
     if at + MPEG_HEADER_BYTES > len(data):
         return None
     word = int.from_bytes(data[at : at + MPEG_HEADER_BYTES], "big")
     version, layer = word >> 19 & 3, word >> 17 & 3
     kbits_index, rate_index, padding = word >> 12 & 15, word >> 10 & 3, word >> 9 & 1
+    # Version 1 and rate index 3 are reserved. A bit rate index of 0 is the free format, without a length.
     if word >> 21 != 0x7FF or version == 1 or layer != 1 or rate_index == 3 or kbits_index in (0, 15):
         return None
     bytes_per_second = _KBITS[version][kbits_index] * 125.0
@@ -63,7 +65,7 @@ def mpeg_frame(data: bytes, at: int) -> MpegFrame | None:
 
 
 def adts_frame(data: bytes, at: int) -> CodedFrame | None:
-    """Read the ADTS header at `at`; None if there is none."""
+    """Return the ADTS header at `at`; None if there is none."""
     head = data[at : at + ADTS_BYTES]
     if len(head) < ADTS_BYTES or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
         return None
@@ -72,9 +74,9 @@ def adts_frame(data: bytes, at: int) -> CodedFrame | None:
 
 
 def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -> int | None:
-    """Return the place of the first frame (its sync code begins with 0xFF) that another one follows."""
+    """Return the offset of the first frame that is directly followed by another; None if there is none."""
     at = -1
-    while (at := data.find(b"\xff", at + 1)) >= 0:
+    while (at := data.find(b"\xff", at + 1)) >= 0:  # the first byte of both formats' sync codes
         frame = header(data, at)
         if frame is not None and header(data, at + frame.size_bytes) is not None:
             return at

@@ -1,15 +1,14 @@
-"""Image files: their type by the first bytes, and contradictions to their own sizes and checksums.
+"""Image files: detection of the type, and of damage that sizes and checksums in the file show.
 
-A viewer shows the upper part of a truncated picture, so half a file looks like a whole one. An image library
-would detect it, at the price of its size and of decoding whatever a server sends. The containers suffice:
+Viewers show the upper part of a truncated picture, so that half a file looks complete. An image library would
+detect the damage, but it is large, and it decodes whatever a server sends. The containers suffice:
 
-* PNG (RFC 2083, W3C PNG 3rd edition): the CRC-32 of each chunk, the compressed data to its own checksum, as
-  many bytes as the header's width and height need, and IEND.
-* JPEG (ITU-T T.81, annex B): segments, scans with their restart markers in order, and the marker of the end.
+* PNG (RFC 2083, W3C PNG 3rd edition): the CRC-32 of each chunk, the checksum of the compressed data, the
+  number of bytes that the header's width and height need, and IEND.
+* JPEG (ITU-T T.81, annex B): the segments, the order of restart markers in scans, and the end marker.
   Entropy-coded data has no checksum and is not decoded.
-* GIF (89a): blocks, each to its end, and the trailer. WebP: the sizes of RIFF and its chunks.
-
-Pure functions on a whole file.
+* GIF (89a): each block to its end, and the trailer.
+* WebP: the sizes of RIFF and of its chunks.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ IMAGE_TYPES: Final = frozenset(_SIGNATURES)
 
 
 def image_type(head: bytes) -> str | None:
-    """Return the MIME type by the first bytes, or None for a type outside `IMAGE_TYPES`."""
+    """Return the MIME type that the first bytes show; None if it is not one of `IMAGE_TYPES`."""
     return next((mime for mime, signature in _SIGNATURES.items() if signature.match(head)), None)
 
 
 def image_problem(data: bytes) -> str | None:
     """Return the first contradiction between an image file and its headers, markers and checksums.
 
-    None if there is none, and for formats that are not read here. `data` is the whole file.
+    None if there is none, or if the format is not one of the four above. `data` is the whole file.
     """
     match image_type(data):
         case "image/png":
@@ -69,9 +68,9 @@ _PASSES: Final = (
     (1, 0, 2, 2),
     (0, 1, 1, 2),
 )
-"""Adam7: the first column and row of each pass, and its steps."""
+"""The seven passes of Adam7 interlacing: first column, first row, column step, row step."""
 _MOST_PIXELS_BYTES: Final = 256 * MIB
-"""Limits the uncompressed size; a longer picture is not decompressed to its end."""
+"""Limits the decompressed bytes. The rest of a larger picture is not examined."""
 _STEP_BYTES: Final = MIB
 
 
@@ -104,7 +103,7 @@ def _png_problem(data: bytes) -> str | None:
 
 
 def _png_bytes(header: bytes) -> int | None:
-    """Return the number of uncompressed bytes that a header needs; None if it is invalid."""
+    """Return the decompressed size that an IHDR chunk implies; None if the chunk is invalid."""
     if len(header) != 13:
         return None
     width, height, depth, color, _compression, _filter, interlace = struct.unpack(">IIBBBBB", header)
@@ -120,7 +119,7 @@ def _png_bytes(header: bytes) -> int | None:
 
 
 class _Pixels:
-    """The compressed data of a PNG, decompressed in steps and counted."""
+    """Decompresses the pixels of a PNG in steps, and only counts them."""
 
     def __init__(self, expected: int) -> None:
         self._expected = expected
@@ -227,7 +226,7 @@ def _gif_problem(data: bytes) -> str | None:
 
 
 def _colors_bytes(packed: bytes) -> int:
-    """Return the length of a color table, by its packed field."""
+    """Return the length of the color table that a packed field announces."""
     return 3 << (packed[0] & 7) + 1 if packed and packed[0] & 0x80 else 0
 
 

@@ -1,10 +1,11 @@
 """Validation of `structuredContent` against a tool's `outputSchema`, both from an untrusted server.
 
-`jsonschema` does the work. This module adds the bounds it lacks:
-* nothing is fetched: a `$ref` resolves within the schema or to a published dialect, or fails;
-* every keyword evaluated costs steps, which stops references that double at each level;
-* regular expressions run under `regex`, which supports timeouts, in place of `re` in `jsonschema`;
-* deep recursion is a finding.
+`jsonschema` does the work. This module adds the bounds that it lacks:
+
+* Nothing is fetched: a `$ref` resolves within the schema or to a published dialect, or fails.
+* Each evaluation of a keyword costs steps, which limits references that double the work at each level.
+* `regex`, which has timeouts, runs the regular expressions instead of `re`.
+* Deep nesting and endless recursion become a finding.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from playhead.content.formats import number, quoted, time_problem, uri_problem
 from playhead.content.schema_shapes import objects_in
 
 MAX_STEPS: Final = 200_000
-"""Keywords evaluated, weighted by the size of their operands: about two seconds."""
+"""Limits the evaluations of keywords, weighted by the size of their operands, to about two seconds."""
 MAX_PATTERN: Final = 2_000
-"""Maximum length of a regular expression in characters."""
+"""Limits the characters of a regular expression."""
 MAX_LEVELS: Final = 200
-"""Limits the nesting of keywords. Each takes three of Python's thousand stack frames, and to run out of them
-inside a Rust library (`rpds`, used by jsonschema) panics, which error handlers do not catch."""
+"""Limits the nesting of keywords. Each takes three of Python's thousand stack frames. If they run out inside
+`rpds`, a Rust library that jsonschema uses, it panics, and `except Exception` does not catch a panic."""
 PATTERN_SECONDS: Final = 1.0
 """Limits all regular expressions of one check together; a reasonable one takes microseconds."""
 
@@ -181,7 +182,9 @@ def _unique_items(keyword: _Keyword, budget: Budget) -> _Keyword:
 
 
 MAX_SCHEMA_VALUES: Final = 5_000
-"""Maximum values in an outputSchema; the largest in the wild have a few hundred."""
+"""Limits the values in an outputSchema. The largest in use have a few hundred."""
+VALID_SCHEMA: Final = "a valid JSON Schema"
+"""`Finding.expected` for a schema that its metaschema rejects."""
 _ROOT: Final = "outputSchema"
 
 
@@ -199,7 +202,7 @@ def check_output(
 ) -> None:
     """Add a finding for each violation of `schema` in `value`, or one that explains why the check failed.
 
-    Paths that begin with `outputSchema` refer to the schema. `clock` bounds only the regular expressions.
+    Paths that begin with `outputSchema` refer to the schema. `clock` times the regular expressions.
     """
     if not isinstance(schema, dict | bool):
         notes.add(_ROOT, expected="a JSON Schema: an object or a boolean", got=kind_of(schema))
@@ -211,7 +214,7 @@ def check_output(
                 return
             notes.add(_joined(path, error.absolute_path), expected=_expected(error), got=_described(error))
     except _SchemaError as error:
-        notes.add(error.path, expected="a valid JSON Schema", got=error.actual)
+        notes.add(error.path, expected=VALID_SCHEMA, got=error.actual)
     except BoundError as error:
         notes.add(_ROOT, expected="a schema that can be checked within bounds", got=str(error))
     except Unresolvable as error:
@@ -258,9 +261,9 @@ def _check_schema(schema: dict[str, Any] | bool, checker: Any) -> None:
 
 
 class SchemaReader:
-    """Validates many values against one schema, sharing the bounds of a single `check_output`.
+    """Validates many values against one schema. Together they have the bounds of one `check_output`.
 
-    A hostile schema may take seconds: use it in a thread.
+    A hostile schema may take seconds, so use this in a thread.
     """
 
     def __init__(self, schema: object, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -270,7 +273,7 @@ class SchemaReader:
         check_output(notes, "$", {}, schema, clock=clock)
         wrong = [finding for finding in notes.all() if finding.path.startswith(_ROOT)]
         self.problem = str(wrong[0]) if wrong else None
-        """Reason why the schema is unusable (not a JSON Schema, too large, external references), or None."""
+        """The reason if the schema is unusable (invalid, too large, external references), else None."""
 
     def allows(self, value: object) -> bool | None:
         """Return True if `value` conforms; None if the schema is unusable, or once a bound is reached."""

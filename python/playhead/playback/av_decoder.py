@@ -3,11 +3,12 @@
 FFmpeg's demuxer reads MP4 and WebM through a file on the source. Ogg and ADTS are cut into packets here,
 because FFmpeg's Ogg demuxer reads the end of a stream first, and its ADTS demuxer only estimates times.
 
-A codec needs a run-up after a seek. Opus converges within 80 ms (RFC 7845, section 4.6), and gives equal
-samples after a second. AAC overlaps one frame, and gets three. AAC with noise substitution draws noise from a
-state that no run-up restores, so that noise differs after a seek.
+After a seek, a codec must decode some audio before the target: its run-up. Opus converges within 80 ms (RFC
+7845, section 4.6), but its samples are the same as without a seek only after a second. AAC overlaps one
+frame, and gets three. No run-up restores the state from which AAC draws substituted noise, so that noise
+differs after a seek.
 
-All containers are in this file because the import of PyAV, which costs 0.2 s, must stay in one lazy module.
+All containers are in this file, because importing PyAV takes 0.2 s and must stay in one lazy module.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 READ_BYTES = 16 * 1024
-"""The bytes that a demuxer asks for at once: few, so that little is read before the first audio."""
+"""The size of a demuxer's reads: small, so that little is read before the first audio."""
 CODECS = ("aac", "alac", "flac", "libopus", "mp3", "mp3float", "opus", "vorbis")
-"""FFmpeg's decoders that may run. A file can name hundreds more, which are rarely used and tested less."""
+"""The FFmpeg decoders that may run. Files can name hundreds of others, which are used and tested less."""
 _OPUS_RUN_UP = 48_000
 _RUN_UPS = {"opus": _OPUS_RUN_UP, "libopus": _OPUS_RUN_UP, "alac": 0, "flac": 0}
 _OPUS_STEP = 120
@@ -78,7 +79,7 @@ class _Packets(ABC):
 
 
 class AvDecoder:
-    """A `PcmDecoder` on PyAV. Integer samples of at most 16 bits stay so, all others become floats."""
+    """A `PcmDecoder` on PyAV. Integers of at most 16 bits become 16-bit integers, all others floats."""
 
     def __init__(self, source: DecoderSource, audio_format: AudioFormat) -> None:
         self._source = source
@@ -106,7 +107,7 @@ class AvDecoder:
         self.duration_seconds = self._packets.duration_seconds
         self._byte_rate = ByteRate()
         self._started_bytes = self._started_frames = 0
-        """Bytes taken, and the PCM frame, from which on the byte rate is measured."""
+        """The bytes and PCM frames at which the measurement of the byte rate started."""
 
     @property
     def position_is_exact(self) -> bool:
@@ -224,7 +225,8 @@ def _open(source: DecoderSource, audio_format: AudioFormat) -> _Packets:
 class _File(io.RawIOBase):
     """The source as a file, for a demuxer. A seek takes effect at the next read.
 
-    FFmpeg reads on after an error, so `read` returns the end in place of one, and `reading` raises it.
+    FFmpeg continues to read after an error. So after a failed read, `read` returns the end of the file, and
+    `reading` raises the failure.
     """
 
     def __init__(self, source: DecoderSource, *, is_mp4: bool) -> None:
@@ -283,7 +285,7 @@ class _File(io.RawIOBase):
         while True:
             try:
                 return self._source.take(size)
-            except TimeoutError:  # a seek interrupts; FFmpeg cannot resume after an error, so it waits
+            except TimeoutError:  # interrupted by a seek; FFmpeg cannot resume after an error, so read again
                 continue
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -352,7 +354,7 @@ class _Container(_Packets):
         elif container.duration:
             self.duration_seconds = container.duration / av.time_base
         if self._file.tables.is_fragmented:
-            self.duration_seconds = None  # it was that of the first fragment
+            self.duration_seconds = None  # the file states only the duration of its first fragment
         head = self._stream.codec_context.extradata or b""
         self._pre_skip = _opus_pre_skip(head) if self._name == "matroska" else None
         self._first_time: int | None = None
@@ -380,8 +382,8 @@ class _Container(_Packets):
         return [(frame, self._place(frame)) for frame in frames]
 
     def _opus_place(self, packet: av.Packet[av.AudioStream], frame: AudioFrame) -> int:
-        """Return the number of the frame's first PCM frame. WebM states times in milliseconds, and Opus
-        packets are whole multiples of 2.5 ms apart, so the time is rounded to such a multiple."""
+        """Return the number of the frame's first PCM frame."""
+        # WebM rounds times to milliseconds. Opus packets are multiples of 2.5 ms apart, so round to these.
         assert packet.pts is not None
         assert self._unit is not None
         assert self._pre_skip is not None
@@ -390,7 +392,8 @@ class _Container(_Packets):
         samples = (packet.pts - self._first_time) * self._unit * frame.rate
         begin = round(samples / _OPUS_STEP) * _OPUS_STEP - self._pre_skip
         cut = max(0, _opus_samples(bytes(packet)) - frame.samples)
-        return begin + cut if begin < 0 else begin  # at the end, the cut samples are behind
+        # The decoder cuts samples from the front at the beginning of a stream, and from the back at its end.
+        return begin + cut if begin < 0 else begin
 
     def _place(self, frame: AudioFrame) -> int:
         if frame.pts is None or frame.time_base is None:

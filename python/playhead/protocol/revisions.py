@@ -1,7 +1,8 @@
 """The table of protocol revisions: one row for each, with all its differences for a client.
 
-No other code compares the names of revisions. The source of each row is the specification of that date.
-Revision 2024-11-05 has another HTTP transport (HTTP+SSE), which this client does not support.
+The client reads this table and does not compare the names of revisions. The format of results has a table of
+its own (`content/revisions.py`). The source of each row is the specification of that date. Revision
+2024-11-05 has another HTTP transport (HTTP+SSE), which this client does not support.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _CAPABILITIES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "sampling/createMessage": ("sampling", {}),
     "roots/list": ("roots", {"listChanged": True}),
 }
-"""The capability to declare for each request of the server's that the program answers."""
+"""The capability to declare for each method of server requests that the program answers."""
 
 _NAMES: Final = {
     "tools/call": "name",
@@ -38,7 +39,7 @@ _NAMES: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""The parameter of each method that the header `Mcp-Name` repeats."""
+"""The parameter that the header `Mcp-Name` repeats, by method."""
 
 _PLAIN_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _WRAPPED_VALUE: Final = re.compile(r"=\?base64\?.*\?=")
@@ -49,15 +50,15 @@ ToolHeaders = Mapping[str, Mapping[tuple[str, ...], str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One row."""
+    """One revision, as it differs for a client."""
 
     name: str
     has_initialize: bool = True
     """True if the handshake is `initialize` and `notifications/initialized`. Otherwise it is
     `server/discover`, and each request carries the client's name, version and capabilities (`stamps`)."""
     asks: frozenset[str] = frozenset()
-    """The methods of requests that a server may send. Since 2026-07-28 it asks in its results instead
-    (`input_required`)."""
+    """The methods of requests that a server may send. Since 2026-07-28 it has none, and asks in its results
+    instead (`input_required`)."""
     has_batches: bool = False
     """True if a list of messages is a valid message."""
     has_listen: bool = False
@@ -66,13 +67,13 @@ class Revision:
     has_resumption: bool = False
     """True if a broken HTTP stream can be continued with `Last-Event-ID`."""
     closing_cancels: bool = False
-    """True if closing the POST of a request cancels it, and nothing else does."""
+    """True if a request is cancelled by closing its POST, and by nothing else."""
     has_routing_headers: bool = False
     """True if HTTP requests have the headers `Mcp-Method`, `Mcp-Name` and `Mcp-Param-…`."""
     never_cancelled: frozenset[str] = frozenset({"initialize", "server/discover"})
 
     def stamps(self, capabilities: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the members of `_meta` of each request."""
+        """Return the members that each request has in `_meta`."""
         if self.has_initialize:
             return {}
         return {
@@ -84,7 +85,7 @@ class Revision:
     def headers(
         self, method: str | None, params: Mapping[str, Any], tool_headers: ToolHeaders
     ) -> list[tuple[bytes, bytes]]:
-        """Return the HTTP headers of a request, next to the constant ones and the session's.
+        """Return the HTTP headers of a request, in addition to the constant ones and the session's.
 
         Args:
             method: None for a notification, an answer, GET and DELETE.
@@ -135,15 +136,14 @@ def client_capabilities(answered: Collection[str]) -> dict[str, Any]:
     """Return the capabilities that this client declares.
 
     Args:
-        answered: methods of requests of a server's that the program answers.
+        answered: the methods of server requests that the program answers.
     """
     declared = {name: value for method, (name, value) in _CAPABILITIES.items() if method in answered}
     return {**declared, "files": _FILES}
 
 
 def _header_value(text: str) -> bytes:
-    """Return the text, wrapped in base64 if it would not survive in a header (MCP 2026-07-28, "Streamable
-    HTTP")."""
+    """Return the text, in base64 if a header cannot carry it (MCP 2026-07-28, "Streamable HTTP")."""
     if (not text or _PLAIN_VALUE.fullmatch(text)) and not _WRAPPED_VALUE.fullmatch(text):
         return text.encode("ascii")
     return b"=?base64?" + base64.b64encode(text.encode()) + b"?="

@@ -71,7 +71,7 @@ _FILMS: Final = frozenset({AudioFormat.MP4, AudioFormat.WEBM})
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The block that a part is made of, and its index; None for a part of a structured response."""
+    """The index of a part's block, and the block; it is None for a part of a structured response."""
 
     index: int
     block: Block | None
@@ -197,8 +197,7 @@ class PartMaker:
                     )
 
     def _playable(self, at: _Place, view: BlockView, source: AudioSource, why_not: str | None) -> Part:
-        """Play the block, or keep it as a reference if there is a reason not to play it (`why_not`), or if
-        the result is an error."""
+        """Play the block, or keep it as a reference if the result is an error or `why_not` has a reason."""
         if why_not is not None or self.is_error:
             return _kept(at, view, why_not or "audio, not played because the result is an error")
         return PlayAudio(
@@ -214,7 +213,7 @@ class PartMaker:
         )
 
     def _fault(self, at: _Place, view: BlockView) -> str | None:
-        """Return the defect of base64 data, and record it as a finding; None if valid."""
+        """Return the defect of a block's base64, and record it as a finding; None if it is valid."""
         data, key, size = view.data or "", view.data_key, view.size_bytes or 0
         allowed = self.limits.block_bytes
         if size > allowed:
@@ -263,9 +262,9 @@ def recognise(
     A response is a JSON object with a registered `type`, a boolean `success` and a string `tool_name`. A near
     miss has the type and one of the other two, or all three and an invalid field.
 
-    Text is parsed only if it starts with `{`, ends with `}`, and stays within the limits of a message
-    (`Limits.message_bytes`, `Limits.json_values`): the check of the message counted the whole string as a
-    single value. The parser rejects more than 200 levels.
+    Text is parsed only if it starts with `{`, ends with `}`, and is within the limits of a message
+    (`Limits.message_bytes`, `Limits.json_values`), because the message's own check counted it as one string.
+    The parser rejects more than 200 levels.
     """
     bare = text.strip(_JSON_SPACE)
     if not (bare.startswith("{") and bare.endswith("}")) or not is_parsed(bare, limits):
@@ -276,8 +275,8 @@ def recognise(
         raw = parse(bare)
     except ValueError:
         return None
-    found = common_keys(raw)
-    name, success, tool = found.get("type"), found.get("success"), found.get("tool_name")
+    fields = common_keys(raw)
+    name, success, tool = fields.get("type"), fields.get("success"), fields.get("tool_name")
     reader = registry.reader(name) if isinstance(name, str) else None
     if reader is None:
         return None
@@ -285,9 +284,9 @@ def recognise(
         case True, True:
             pass
         case True, False:
-            return _wrong("tool_name", "a string", tool, there="tool_name" in found)
+            return _wrong("tool_name", "a string", tool, there="tool_name" in fields)
         case False, True:
-            return _wrong("success", "a boolean", success, there="success" in found)
+            return _wrong("success", "a boolean", success, there="success" in fields)
         case _:
             return None
     try:
@@ -383,10 +382,10 @@ def classify(
             dispositions += addressed or [maker.part(index, block, view)]
     if not is_error:
         structured = finder.in_structured(structured)
-    is_told = any(isinstance(each, SendText | Respond) for each in dispositions)
-    if structured is not ABSENT and not is_told:
+    has_model_text = any(isinstance(each, SendText | Respond) for each in dispositions)
+    if structured is not ABSENT and not has_model_text:
         dispositions.append(_structured(structured, maker))
-    dispositions += maker.inline(STRUCTURED_INDEX, finder, is_in_text=not is_told)
+    dispositions += maker.inline(STRUCTURED_INDEX, finder, is_in_text=not has_model_text)
     dispositions += maker.addressed(STRUCTURED_INDEX, finder)
     return Plan(
         dispositions=tuple(dispositions),
@@ -396,8 +395,8 @@ def classify(
         unsettled=tuple(maker.unsettled),
         candidates=tuple(
             each if each.row == "base64" else replace(each, verdict=verdicts.get(each.key))
-            for found in finder.candidates.values()
-            for each in found
+            for candidates in finder.candidates.values()
+            for each in candidates
             if each.row == "base64" or policy.sniff_links
         ),
         structured=structured,
@@ -405,7 +404,7 @@ def classify(
 
 
 def _finder(views: Sequence[BlockView | None], limits: Limits, *, is_error: bool) -> CandidateFinder:
-    """Return a finder that knows what the blocks have: they win over the same audio elsewhere."""
+    """Return a finder that skips what the blocks hold: a block takes precedence over text with its audio."""
     known = [view for view in views if view is not None]
     finder = CandidateFinder(
         taken={view.uri or "" for view in known if view.kind == "link"},

@@ -1,14 +1,14 @@
 """Match a link to the listed URI templates that read ranges of it, even if gateways have renamed them.
 
-A link fits a template that equals it up to the template's first range variable. The names of the range
-variables usually tell what they mean. Two variables with other names are a guess, which two reads settle
+A link fits a template that equals it up to the template's first range variable. The names of range variables
+usually give their meaning. If no name does, the last two variables are a guess, which two reads settle
 (`probing`).
 
-A gateway that joins several servers writes a server's name into the URIs that it lists, so that it can route
-a read. Links inside results often stay as the inner server wrote them. Gateways write the name in three
-places: before the percent-encoded URI (endara-relay), in front of the scheme (Envoy AI Gateway), or as the
-first segment (FastMCP; Envoy for `ui:`). A gateway of gateways writes several names. A link fits a renamed
-template if it fits the inner server's template; the read then uses the gateway's form of the URI.
+A gateway of several servers writes the server's name into each URI that it lists, so that it can route reads.
+Links inside results often stay as the inner server wrote them. There are three places for the name: before
+the percent-encoded URI (endara-relay), in front of the scheme (Envoy AI Gateway), or as the first segment
+(FastMCP; Envoy for `ui:`). A gateway of gateways writes several names. A link fits a renamed template if it
+fits the inner server's template; the read then uses the gateway's form of the URI.
 
 Pure: the listed templates are an argument.
 """
@@ -34,11 +34,11 @@ _ENDS: Final = frozenset(["end", "to", "until", "stop", "rangeend", "endbyte", "
 _LENGTHS: Final = frozenset(["length", "len", "count", "limit", "size", "bytes", "bytecount", "maxbytes"])
 _PAGES: Final = frozenset(["page", "pagenumber", "pageno", "pagenum", "pageindex"])
 _PAGE_SIZES: Final = frozenset(["pagesize", "perpage", "pagelength", "pagebytes"]) | _LENGTHS
-"""These five sets have the names of range variables, in lower case and without separators."""
+"""These five sets hold the names of range variables, in lower case and without separators."""
 _ADDRESSES: Final = frozenset(["url", "uri", "resourceuri", "resourceurl", "address", "link", "href"])
 """The names of variables that take the address of a resource."""
 _GUESSED: Final = 2
-"""The rank of guesses among the matches (`_order`)."""
+"""The rank of matches that are guesses, the last in `_order`."""
 MATCHES_MAX: Final = 4
 """Limits the templates that are tried for one link."""
 
@@ -87,7 +87,7 @@ def is_address(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Naming:
-    """A way in which gateways write a server's name into a URI."""
+    """A pattern by which gateways write a server's name into a URI."""
 
     pattern: re.Pattern[str]
     """Matches a whole URI. Its group `server` is the name; `before` and `after` together are the inner
@@ -97,11 +97,11 @@ class _Naming:
     is_quoted: bool = False
     """True if the inner URI is percent-encoded (in a template without the braces)."""
     is_certain: bool = True
-    """True if only gateways have such URIs."""
+    """True if only gateways write such URIs."""
 
 
 RENAMINGS_MAX: Final = 8
-"""Limits the gateways in a row."""
+"""Limits the nesting of gateways."""
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9.-]*"
 _NAMINGS: Final = (
     _Naming(
@@ -132,7 +132,7 @@ class _Renamed:
     servers: tuple[str, ...]
     """The servers' names, from the outermost gateway inwards; never empty."""
     namings: tuple[_Naming, ...]
-    """The way in which each name is written."""
+    """The pattern of each name, in the same order."""
 
     @property
     def server(self) -> str:
@@ -256,8 +256,8 @@ def match_templates(
             )
             if match is None or inner is None:
                 continue
-            # Any URI may have a first segment. It is a server's name only if the link or the tool's name
-            # shows it.
+            # Every URI with a path has a first segment. Only the link or the tool's name can show that it is
+            # the name of a server.
             is_named = renamed.is_certain or uri in {renamed.inner, inner.expand({})}
             if (is_named and not match.is_for_any) or renamed.begins(tool):
                 match = replace(match, renamed=renamed)
@@ -275,8 +275,7 @@ def _order(match: TemplateMatch) -> int:
 
 
 def _renamed(text: str, depth: int = RENAMINGS_MAX) -> Iterator[_Renamed]:
-    """Yield the ways to read a URI or template as one that gateways have renamed, with fewer gateways
-    first."""
+    """Yield each reading of `text` as a renamed URI or template, with fewer gateways first."""
     for naming in _NAMINGS if depth else ():
         match = naming.pattern.fullmatch(text)
         if match is None:
@@ -324,8 +323,8 @@ def _choose(by_server: Mapping[str, TemplateMatch], *, uri: str, tool: str | Non
 
 
 def _links_before(text: str, names: set[str]) -> Iterator[str]:
-    """Yield the parts of a template before the first variable of `names`, which links may fit, the longest
-    first: `song://{id}/bytes` and `song://{id}` for `song://{id}/bytes/{start}-{end}`."""
+    """Yield the beginnings of a template, up to the first variable of `names`, the longest first."""
+    # `song://{id}/bytes/{start}-{end}` has `song://{id}/bytes` and `song://{id}`.
     expressions = re.finditer(r"\{[^{}]*\}", text)
     first = next((it for it in expressions if names & set(re.split(r"[^\w.]+", it.group()))), None)
     scheme = re.match(r"[^:{}]+:(//)?", text)
@@ -352,8 +351,7 @@ def _values(
     url: str | None,
     extra: Mapping[str, object],
 ) -> dict[str, str | Sequence[str]] | None:
-    """Return the values of all but the range variables for this resource; None if the template does not
-    fit."""
+    """Return the values of all variables but those of the range; None if the template does not fit."""
     names = template.variable_names
     addresses = {name for name in names if is_address(name)}
     in_query = _query_names(template)
@@ -373,7 +371,7 @@ def _values(
     takes_any = {name for name in addresses if name.lower() != "url"}
     if matched is not None:
         if variables.kind == "guess" and variables.names & set(matched):
-            return None  # the link itself has values for them, so they are no range
+            return None  # the link itself has values for them, so they do not select a range
         values.update(matched)
     elif not is_same and takes_any:
         values[min(takes_any)] = uri  # the template takes any link of this server

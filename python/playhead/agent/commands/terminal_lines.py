@@ -1,19 +1,16 @@
 """`TerminalLines`: the lines that a person types at a terminal.
 
-They are read without a thread. The kernel edits a line and wakes us when it ends. A line-editing library
-would need a thread or asyncio of its own, and would compete for the screen with streaming text. A terminal's
-line holds 4,095 bytes; longer input must be piped.
+No thread is needed: the kernel edits the line, and the terminal becomes readable when it is complete. A
+line-editing library would need a thread or asyncio, and would compete with streaming text for the screen. The
+kernel limits a line to 4,095 bytes; longer input must be piped.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
-
-if TYPE_CHECKING:
-    pass
 
 _READ_BYTES: Final = 65_536
 
@@ -24,17 +21,17 @@ class TerminalLines:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._buffer = b""
-        self._over = False
+        self._is_at_end = False
 
     async def read(self) -> str | None:
         """Return the next line without its line break; None after Ctrl-D, or once the terminal is gone."""
-        while b"\n" not in self._buffer and not self._over:
+        while b"\n" not in self._buffer and not self._is_at_end:
             await trio.lowlevel.wait_readable(self._fd)
             try:
                 data = os.read(self._fd, _READ_BYTES)
             except OSError:  # EIO: the terminal was closed
                 data = b""
-            self._over = not data
+            self._is_at_end = not data
             self._buffer += data
         line, newline, rest = self._buffer.partition(b"\n")
         self._buffer = rest

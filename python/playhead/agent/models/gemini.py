@@ -1,13 +1,13 @@
 """Google's Gemini over HTTP: the model, its requests, and the decoder of its streamed replies.
 
-`encode` is pure, and so is the decoder. The API has rules for requests that a neutral conversation doesn't:
+`encode` and the decoder are pure. The API has rules for requests that a neutral conversation does not have:
 
-* a reply's parts go back unchanged, with their `thoughtSignature`; calls that another model made carry the
-  API's own marker for "not signed", from Gemini 3 on, which refuses calls without either;
-* the results of one reply are in one content, as many as there were calls, and nothing else with them;
-* images of a result are inside it from Gemini 3 on; for older models, and for audio, they follow in a content
-  of their own;
-* a call needs no id. A call without one gets a generated id, which is never sent back.
+* The parts of Gemini's own reply go back with their `thoughtSignature`. From Gemini 3 on, the API refuses a
+  call without one, so a call that another model made carries its marker for "not signed".
+* The results of a reply's calls are in one content: one result for each call, and nothing else.
+* From Gemini 3 on, the images of a result are inside it. Audio, and images for older models, follow in a
+  separate content.
+* A call needs no id. A call without one gets a generated id, which is never sent back.
 
 Each event of a reply is a whole `GenerateContentResponse` with the next parts of the only candidate. Calls
 arrive whole.
@@ -72,7 +72,7 @@ _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _UNSIGNED: Final = "skip_thought_signature_validator"
 """The API's documented marker for calls without a signature of its own."""
 _IN_RESULTS: Final = frozenset({JPEG, PNG, WEBP})
-"""Those of the sent types that `functionResponse.parts` accepts."""
+"""The media types that `functionResponse.parts` accepts."""
 GEMINI: Final = MediaPolicy(
     images=frozenset({JPEG, PNG, WEBP, "image/heic", "image/heif"}),
     audio=(
@@ -172,7 +172,7 @@ def _model_parts(message: AssistantMessage, wire_ids: dict[str, str], *, old: bo
                 wire_ids[call.id] = made["id"]
             else:
                 wire_ids.pop(call.id, None)
-        return [_own(part) for part in message.raw]
+        return [_with_valid_name(part) for part in message.raw]
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
@@ -192,7 +192,7 @@ def _model_parts(message: AssistantMessage, wire_ids: dict[str, str], *, old: bo
     return parts
 
 
-def _own(part: Mapping[str, Any]) -> dict[str, Any]:
+def _with_valid_name(part: Mapping[str, Any]) -> dict[str, Any]:
     if "functionCall" not in part:
         return dict(part)
     made = mapping_at(part, "functionCall")
@@ -200,8 +200,7 @@ def _own(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(name: str) -> str:
-    """Make a valid name. Gemini allows dots and colons, which its models use in names that they invent; the
-    first character must be a letter or `_`."""
+    """Return a valid function name: Gemini allows dots and colons, and first only a letter or `_`."""
     if _NAME.fullmatch(name):
         return name
     cleaned = wire_name(name)
@@ -219,7 +218,7 @@ def _results(message: ToolMessage, wire_ids: Mapping[str, str], *, old: bool) ->
             media_parts.append({"text": f"[media of the result of {result.name}]"})
             media_parts.extend(map(_inline, outside))
     yield {"role": "user", "parts": responses}
-    # The API refuses a content that has more parts than there were calls, so media are in one of their own.
+    # The API refuses a content with more parts than there were calls, so media need a separate one.
     yield {"role": "user", "parts": media_parts}
 
 
@@ -259,22 +258,22 @@ _STOPS: Final[Mapping[str, StopReason]] = {
         "refused",
     ),
 }
-"""Translates the reasons to stop. Any other one (`MALFORMED_FUNCTION_CALL`, …) becomes `other`, with its name
-as the reason."""
+"""Translates `finishReason`. Any other value (`MALFORMED_FUNCTION_CALL`, …) becomes `other`, and
+`ReplyEnd.reason` names it."""
 
 
 class GeminiDecoder(ReplyDecoder):
     """Decodes the events of one reply. Never `complete`: token counts may follow the last part.
 
-    `call_prefix` begins the ids of calls that arrive without one. Give each reply its own if ids must differ
-    within a conversation.
+    Ids generated for calls begin with `call_prefix`. For unique ids in a conversation, give each reply its
+    own prefix.
     """
 
     def __init__(self, *, call_prefix: str = "call") -> None:
         self._prefix = call_prefix
         self._parts: list[dict[str, Any]] = []
         self._texts: list[str] = []
-        """The text of the last part, while more is added."""
+        """The pieces of the last part's text, joined once the part ends."""
         self._calls: dict[int, ToolCall] = {}
         """Maps the index of a part to its call."""
         self._stop = ""
@@ -337,8 +336,8 @@ class GeminiDecoder(ReplyDecoder):
             yield ThinkingPiece(text=text) if part.get("thought") is True else TextPiece(text=text)
 
     def _store(self, part: Mapping[str, Any]) -> None:
-        """Store a part unchanged, except that bare text is added to bare text before it: otherwise each word
-        would be a part. A part with a signature stays alone, since the signature covers that part."""
+        """Store a part, or add bare text to the bare text before it."""
+        # Otherwise each word would be a part. A part with a signature stays alone: it covers only that part.
         if part == {"text": ""}:
             return  # the API refuses it in a request
         last = self._parts[-1] if self._parts else {}

@@ -1,4 +1,4 @@
-"""Cases of arguments: at the limits of a schema, with one violation of it, and simplified."""
+"""Test arguments for a tool: boundary values of its schema, single violations of it, and simplifications."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Case:
     """Arguments of one call, validated against the tool's inputSchema."""
 
     title: str
-    """The characteristic of the case: "the least", "without `query`", "`max_results` 0, below its minimum
+    """The feature that the case tests: "the least", "without `query`", "`max_results` 0, below its minimum
     1"."""
     arguments: Any
     """The arguments: an object, except in some invalid cases."""
     kind: Kind
     certain: bool = False
-    """True for an invalid case that a correct server refuses: a required property is missing, or a value has
-    the wrong JSON type. Lengths and ranges are often recommendations that servers don't enforce."""
+    """True for an invalid case that every correct server refuses: a required property is missing, or a value
+    has the wrong JSON type. Servers often treat lengths and ranges as mere recommendations."""
     place: tuple[str | int, ...] | None = None
     """The keys that lead to the violation in an invalid case."""
 
@@ -80,13 +80,13 @@ _REMOVED: Final = object()
 
 Path = tuple[str | int, ...]
 Variant = tuple[str, Any]
-"""The characteristic of a value, and the value."""
+"""A description of a value, for the title of its case, and the value."""
 
 
 def boundary_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterator[Case]:
-    """Put each boundary value of each property into `base`, which are valid arguments.
+    """Yield the valid arguments `base`, each time with one boundary value of one property.
 
-    Extremes that the schema doesn't name come last. The cases are not validated.
+    Values that the schema does not name come last. The cases are not validated.
     """
     late: list[Case] = []
     for path, title, value, declared in _edges(maker, schema, (), 0):
@@ -216,15 +216,17 @@ _WRONG: Final[tuple[tuple[str, Any], ...]] = (
     ("boolean", True),
     ("null", None),
 )
-"""A value of each type. A case uses the first whose type the schema doesn't allow. Lenient servers convert
-"5" to 5, but no object."""
+"""A value of each type. A case uses the first one whose type the schema excludes. Objects come first: lenient
+servers convert "5" to 5, but do not convert objects."""
 NO_OBJECTS: Final[tuple[tuple[str, Any], ...]] = (("an array", []), ("a string", "arguments"))
 _ADDED: Final = "playhead_undeclared"
 
 
 def invalid_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterator[Case]:
-    """Violate the schema in one place of `base`, which are valid arguments. Certain violations come first.
-    The cases are not validated."""
+    """Yield the valid arguments `base`, each time with one violation of the schema.
+
+    Certain violations come first. The cases are not validated.
+    """
     cases = list(_object_cases(maker, schema, base, (), 0))
     yield from (case for case in cases if case.certain)
     for title, value in NO_OBJECTS:
@@ -336,15 +338,14 @@ def _breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
 # --- simpler arguments -----------------------------------------------------------------------------------
 
 _SIXTEENTHS: Final = (8, 12, 14, 15)
-"""The fractions of a number or length that are tried. A few steps find the limit that a failure depends
-on."""
+"""Tries these sixteenths of a number or length: a few steps find the limit at which the failure begins."""
 
 
 def simplifications(arguments: dict[str, Any], *, keep: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield arguments that are simpler than `arguments` in one place, the largest steps first.
 
-    Each comes with the name of its step; equal steps of other arguments have the same name. The value at
-    `keep` and its path stay, so that a violation there remains. The arguments are not validated.
+    Each comes with the name of its step; the same step of other arguments has the same name. The value at the
+    path `keep` stays in place, so that a violation there remains. The arguments are not validated.
     """
     size = _size(arguments)
     removable = [name for name in arguments if not _leads((name,), keep)]
@@ -393,7 +394,6 @@ def _simpler(value: Any, path: Path, keep: Path | None) -> Iterator[tuple[Path, 
 
 
 def _shares(size: int) -> list[int]:
-    """Return sizes from 0 to below `size`, computed with integers, because a JSON integer may exceed every
-    float."""
+    """Return some sizes from 0 to below `size`, in integers: a JSON integer may exceed every float."""
     sizes = [0, *(size * share // 16 for share in _SIXTEENTHS), size - 1]
     return list(dict.fromkeys(it for it in sizes if 0 <= it < size))

@@ -21,13 +21,15 @@ from playhead.content.block_types import ICON, Field
 from playhead.content.findings import Finding, Notes, kind_of
 from playhead.content.formats import quoted
 from playhead.content.validation import check_fields
-from playhead.content.validation_schema import check_output
+from playhead.content.validation_schema import VALID_SCHEMA, check_output
 from playhead.errors import DeadlineError
 
 MOST_DEFINITIONS: Final = 1000
-"""Limits the tools with a test of their own. The test of the listing judges the shape of all tools."""
+"""Limits the definitions that get a test each. The test of the listing judges the shape of all tools."""
 NAMES_SINCE: Final = "2025-11-25"
+"""The first revision that restricts the characters of a tool's name."""
 ANY_OUTPUT_SINCE: Final = "2026-07-28"
+"""The first revision whose `outputSchema` may describe any value, not only an object."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _TOOL: Final = (
     Field(name="name", required=True),
@@ -110,7 +112,7 @@ def _parse_tool(raw: Mapping[str, Any]) -> types.Tool | None:
     try:
         return types.Tool.model_validate(raw, by_name=False)
     except ValidationError:
-        # The definition was judged before. Without its hints and titles, the tool may still be callable.
+        # `judge_definition` has reported the defect. Without the optional fields the tool may be callable.
         bare = {key: raw[key] for key in ("name", "description", "inputSchema") if key in raw}
     try:
         return types.Tool.model_validate(bare, by_name=False)
@@ -119,7 +121,7 @@ def _parse_tool(raw: Mapping[str, Any]) -> types.Tool | None:
 
 
 async def _probe_capabilities(target: Target) -> None:
-    """Request one page of each listing, whether declared or not."""
+    """Compare the declared capabilities with the answer to a request for each listing."""
     capabilities = target.session.capabilities
     if not capabilities.model_fields_set and target.session.handshake is None:
         return
@@ -160,15 +162,12 @@ def _judge_expected(target: Target, expectations: Expectations, listed: set[str]
 
 
 _MOST_VALUES: Final = 5_000
-_NO_SCHEMA: Final = "a valid JSON Schema"
-"""The finding of `check_output` for a schema that its metaschema refuses. Other findings (a schema too large
-to check, an external reference) prove nothing."""
 
 
 def schema_problem(schema: object, *, name: str, of_object: bool) -> str | None:
-    """Return a message about a defect of the schema in the field `name`, or None.
+    """Return a message about a defect of `schema`, the value of the field `name`; None if none is found.
 
-    `of_object` requires `type: "object"` at its root.
+    `of_object` requires `type: "object"` at the root.
     """
     if not isinstance(schema, dict):
         return f"expected {name} to be a JSON Schema (an object), got {kind_of(schema)}"
@@ -179,7 +178,8 @@ def schema_problem(schema: object, *, name: str, of_object: bool) -> str | None:
     notes = Notes()
     check_output(notes, "$", {}, schema)
     for finding in notes.all():
-        if finding.expected == _NO_SCHEMA:
+        # Other findings (a schema too large to check, an external reference) prove no defect.
+        if finding.expected == VALID_SCHEMA:
             where = finding.path.replace("outputSchema", name, 1)
             got = finding.got.replace("outputSchema", name)
             return f"expected {name} to be a valid JSON Schema; {where} is {got}"
@@ -190,7 +190,7 @@ def schema_problem(schema: object, *, name: str, of_object: bool) -> str | None:
 
 
 def _unresolved_reference(schema: Mapping[str, object]) -> str | None:
-    """Return the first `$ref` into the schema itself that does not resolve."""
+    """Return the first local `$ref` (`#/…`) that does not resolve."""
     references: list[str] = []
     left: list[object] = [schema]
     seen = 0
@@ -215,7 +215,7 @@ def _unresolved_reference(schema: Mapping[str, object]) -> str | None:
 
 
 def _resolves(schema: Mapping[str, object], reference: str) -> bool:
-    """Resolve a JSON pointer in a fragment (RFC 6901)."""
+    """Return True if the JSON pointer in a fragment (RFC 6901) leads to a value."""
     at: object = schema
     for part in reference[2:].split("/"):
         key = unquote(part).replace("~1", "/").replace("~0", "~")

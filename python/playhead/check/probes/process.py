@@ -1,9 +1,8 @@
 """The process of a stdio server under repeated calls: memory, descriptors, time, and files.
 
-A process of its own is started for this (Linux), so that nothing else runs in it. Each read-only tool is
-called with arguments that succeeded before, up to 50 times and at most 5 s. A suspicion is confirmed by a
-second round before it
-counts: runtimes collect garbage late, and a first call fills caches.
+A separate process is started for this (on Linux only), so that nothing else runs in it. Each read-only tool
+is called up to 50 times within 5 s, with arguments that succeeded before. Growing memory or time counts only
+if a second round confirms it, because runtimes collect garbage late, and first calls fill caches.
 """
 
 from __future__ import annotations
@@ -41,12 +40,13 @@ TOOL_SECONDS: Final = 5.0
 LEAST_CALLS: Final = 16
 """Fewer calls show no trend."""
 LEAK_BYTES: Final = 1.0 * MIB
-"""Growth of the memory per call that counts as a leak. Runtimes reach a steady state long before 50 of
-these."""
+"""Growth of memory per call that counts as a leak. Caches of a runtime stop growing long before 50 MiB."""
+LEAK_DESCRIPTORS: Final = 0.8
+"""Growth of open file descriptors per call that counts as a leak."""
 SLOWER_SECONDS: Final = 0.002
-"""The time by which each call takes longer than the one before, to count as slowing down."""
+"""Growth of the time per call that counts as slowing down."""
 STILL_SLOWER: Final = 1.4
-"""The least ratio of the times of the second round and the first, to confirm that calls get slower."""
+"""A slowdown counts only if the second round takes at least this many times as long as the first."""
 _NOISE: Final = re.compile(
     r"(?:^|/)(?:__pycache__|\.?cache|logs?|node_modules|\.git|tmp)(?:/|$)|\.(?:log|pyc|lock|tmp|db-wal|db-shm|db-journal"
     r"|sqlite-wal|sqlite-shm|sqlite-journal)$|(?:^|/)\.[^/]*$",
@@ -57,7 +57,7 @@ _NOISE: Final = re.compile(
 
 @dataclass(slots=True)
 class ProcessUsage:
-    """The measurements of calls in a row."""
+    """The measurements after each of several calls in a row."""
 
     seconds: list[float] = field(default_factory=list)
     memory_bytes: list[int] = field(default_factory=list)
@@ -65,7 +65,7 @@ class ProcessUsage:
 
 
 def leak_bytes(usage: ProcessUsage) -> float:
-    """Return the steady growth of the memory per call; 0 if it does not grow in each part of the calls."""
+    """Return the steady growth of memory per call; 0 unless it grows in each quarter of the calls."""
     return _growth(usage.memory_bytes)
 
 
@@ -77,7 +77,7 @@ def slower_seconds(usage: ProcessUsage) -> float:
 
 
 def leaked_descriptors(usage: ProcessUsage) -> float:
-    """Return the growth of the descriptors per call."""
+    """Return the steady growth of open descriptors per call; 0 unless it grows in each quarter."""
     return _growth(usage.descriptors)
 
 
@@ -90,8 +90,7 @@ def _parts(values: Sequence[float]) -> list[float]:
 
 
 def _growth(values: Sequence[float]) -> float:
-    """Return the growth per value from the second quarter to the last, if each quarter is above the one
-    before."""
+    """Return the growth per value from the second quarter on; 0 unless it is steady in all quarters."""
     parts = _parts(values)
     if not parts or not all(after > before for before, after in pairwise(parts)):
         return 0.0
@@ -173,7 +172,7 @@ class _Watch:
         return usage
 
     async def _judge_files(self, draft: TestDraft, params: Mapping[str, Any], before: Footprint) -> None:
-        """Judge the files that calls change, if one more call changes some and a pause does not."""
+        """Report files that one more call changes, unless files change without a call as well."""
         idle = await trio.to_thread.run_sync(footprint, self.server)
         written = _written(before, idle)
         if written:
@@ -194,7 +193,7 @@ def _judge(draft: TestDraft, first: ProcessUsage, second: ProcessUsage) -> None:
         f"expected steady memory over {len(first.seconds)} calls, got {leak / MIB:.1f} MiB more with each"
         f" call",
     )
-    # A second round that is slower still confirms the trend.
+    # The trend is confirmed if the second round is slower still.
     is_slower_still = median(second.seconds or [0]) >= STILL_SLOWER * median(first.seconds)
     slower = slower_seconds(first) if is_slower_still else 0.0
     draft.require(
@@ -207,7 +206,7 @@ def _judge(draft: TestDraft, first: ProcessUsage, second: ProcessUsage) -> None:
     descriptors = leaked_descriptors(first)
     draft.require(
         "process.descriptors",
-        descriptors < 0.8,
+        descriptors < LEAK_DESCRIPTORS,
         f"expected steady file descriptors, got {descriptors:.1f} more with each call",
     )
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 MODEL_NAME_CHARS: Final = 64
 HASH_DIGITS: Final = 10
-"""40 bits: in 20,000 catalogs of 10,000 tools with equal readable parts, two tools collide once. Then the
-later key gets another hash."""
+"""40 bits. Among 10,000 tools with equal readable parts, two collide with a probability of 1 in 20,000. The
+later key then gets another hash."""
 
 ToolKey = tuple[str, str]
 """`(server, tool)`, as written in the servers file and in the server's listing."""
@@ -45,8 +45,8 @@ _DISALLOWED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 def model_name(server: str, tool: str, *, servers: Iterable[str] = (), salt: int = 0) -> str:
     """Return the model name of `tool` of `server`.
 
-    `servers` are all names in the servers file, to detect that the id may belong to a tool of another server.
-    `salt` selects another name for a key whose name is taken.
+    `servers` are all names in the servers file: they show if a tool of another server can have the same id.
+    A `salt` other than 0 gives another name, for a key whose name is taken.
     """
     tool_id = create_tool_id(server, tool)
     owners = {name for name in servers if tool_id.startswith(create_tool_id(name, ""))} | {server}
@@ -83,7 +83,8 @@ def name_tools(tools: Iterable[ToolKey], *, servers: Iterable[str] = ()) -> dict
     return {key: name for name, key in key_by_name.items()}
 
 
-NEAR_NAMES = 3
+NEAR_NAMES: Final = 3
+"""Limits the suggestions for an unknown tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +103,8 @@ class HubTool:
     resolution: Resolution = field(repr=False)
     """Its configuration, without any call's override."""
     annotations: ToolAnnotations | None = None
-    """The server's claims about the tool. None without any, and if every tool of the server has the
-    protocol's defaults, because some frameworks add these (`has_default_hints`)."""
+    """The server's hints about the tool. None if it gives none, or if every tool of the server has the
+    protocol's defaults: some frameworks add those by themselves (`has_default_hints`)."""
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
@@ -150,7 +151,7 @@ class Catalog:
         return same[0] if same else None
 
     def unknown(self, what: str | ToolKey) -> UnknownToolError:
-        """Return the error for a tool that `find` doesn't find, with similar names."""
+        """Return the error for a tool that `find` does not know, with suggestions."""
         name = what if isinstance(what, str) else f"{what[1]} of server {what[0]}"
         known = {tool.model_name: tool for tool in self.tools}
         known |= {tool.tool_id: tool for tool in self.tools}
@@ -172,7 +173,7 @@ def catalog_of(
 ) -> Catalog:
     """Return the catalog of the listed tools. `servers` are all servers, connected or not.
 
-    The annotations of the servers in `silent` are left out (`has_default_hints`).
+    `silent` are the servers whose annotations are left out, as they say nothing (`has_default_hints`).
     """
     by_key = {(server, tool.name): tool for server, tools in listed.items() for tool in tools}
     names = name_tools(by_key, servers=servers)

@@ -1,11 +1,11 @@
 """One live connection: requests with their deadlines.
 
-A request needs no task of its own: the exchange makes the message, the carrier sends it, and the caller waits
-on its entry in a table until the carrier hands in the event that answers it.
+A request has no task of its own. The exchange makes the message, the carrier sends it, and the caller waits
+on an entry in a table until the carrier delivers the answer.
 
 A deadline runs from the last sign of life of a request: its start, a byte of its answer, or a report of its
-progress. So a page over a slow link is late only when nothing arrives any more. Pings, log messages and other
-notifications do not count. A second limit, on the total, stops a peer that drips one byte at a time.
+progress. So a page over a slow link is late only if nothing arrives any more. Pings, log messages and other
+notifications do not count. A second limit, on the total time, stops a peer that sends one byte at a time.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ COURTESY_SECONDS: Final = 2.0
 """Limits the sending of a message that no caller waits for, such as a cancellation."""
 
 HANDSHAKES_AT_ONCE: Final = 32
-"""Limits the handshakes in progress; further ones wait, and their time limit starts only when they begin.
-Of 500 handshakes at once, none had finished after its 10 s. 32 servers that never answer delay the others by
-those 10 s."""
+"""Limits the handshakes in progress. Further ones wait, and their deadlines start only when they begin.
+Without this limit, none of 500 simultaneous handshakes finished in its 10 s. In return, 32 servers that never
+answer delay the others by 10 s."""
 
 _NOT_OFFERED: Final = {
     "elicitation/create": "Elicitation not supported",
@@ -106,8 +106,8 @@ class Connection:
                 requests are refused.
             capabilities: declared to the server; by default those of the `handlers`.
             on_notification: called with each notification; must not block.
-            last_asked: returns the last time at which a question to the user was open. The time before it
-                does not count as silence.
+            last_asked: returns the last time at which a question to the user was open. Silence is measured
+                only after it.
             replace: opens the session's next connection, while this one stays open.
             witness: called with each message.
         """
@@ -182,7 +182,7 @@ class Connection:
         self._leave_if_idle()
 
     def _leave_if_idle(self) -> None:
-        # Subscriptions and copies of reads may be silent for ever; they do not count.
+        # Subscriptions and copies of reads may stay silent for ever, so they do not count.
         if self._is_retired and all(each.silent_seconds == math.inf for each in self._waiting.values()):
             self.leave()
 
@@ -257,9 +257,8 @@ class Connection:
                     await waiting.answered.wait()
         except PlayheadError:
             if not waiting.answered.is_set():
-                self.exchange.cancel(
-                    outgoing.id
-                )  # the request has failed, so the server needs no notification
+                # The request has failed, so the server needs no notification.
+                self.exchange.cancel(outgoing.id)
                 raise
         finally:
             del self._waiting[outgoing.id]
@@ -279,12 +278,7 @@ class Connection:
         return answer.result
 
     def _give_up(self, waiting: WaitingRequest) -> None:
-        """Forget a request and cancel its copies. If it has no answer, notify the server that it is
-        cancelled.
-
-        A request that failed with the connection needs no notification. A task of its own sends it, because
-        the caller, who may be cancelled, must not wait.
-        """
+        """Forget a request, cancel its copies, and notify the server unless it has answered."""
         for copy in waiting.copies:
             copy.cancel()
         outgoing = waiting.outgoing
@@ -293,6 +287,7 @@ class Connection:
             return
         if self._carrier.closing_cancels:
             return
+        # In a separate task, because the caller may be cancelled and must not wait.
         self._nursery.start_soon(self._tell_cancelled, data, outgoing)
 
     def _overdue(self, waiting: WaitingRequest) -> DeadlineError:

@@ -1,10 +1,9 @@
-"""Sound devices through miniaudio: its thread calls Rust, and the PCM buffer fills.
+"""Sound devices through miniaudio: its thread calls Rust, which takes the audio from the PCM buffer.
 
-miniaudio's own wrapper resumes a Python generator once per period, on a foreign thread that must take the
-GIL; one process could play 64 of them. `Device` gives it the functions of `DeviceCallback` instead, which run
-without Python and report by a file descriptor that trio waits for. A lost device (unplugged, or its sound
-server killed) just stops calling, and not every backend notices (PulseAudio's does not), so its calls are
-watched.
+pyminiaudio resumes a Python generator once per period, on a foreign thread that must take the GIL; one
+process could play 64 of them. `Device` passes the functions of `DeviceCallback` to miniaudio instead. They
+run without Python, and wake trio through a file descriptor. A lost device (unplugged, or its sound server
+killed) stops calling, and some backends (PulseAudio's) do not report that, so the calls are watched.
 """
 
 from __future__ import annotations
@@ -28,17 +27,16 @@ from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.sinks.silent_stderr import SilentStderr
 
 DEEP_MS = 120
-"""The length of the device's own buffer: enough while ten processes keep two processors busy."""
+"""The length of the device's own buffer: enough even while ten busy processes share two processors."""
 LOW_MS = 60
 """The length of the device's own buffer with `latency="low"`."""
 HELD_SHARE = 0.45
-"""The share of the device's buffer that is played before the audio of the newest callback. A null sink of
-PulseAudio 16.1 had 15, 25 and 55 ms of 40, 60 and 120 in hand. `tests/e2e/test_sound_server.py` measures it,
-and allows 20 ms."""
+"""The share of the device's buffer that is still to be played when a callback adds audio. A null sink of
+PulseAudio 16.1 held 15, 25 and 55 ms with buffers of 40, 60 and 120 ms. `tests/e2e/test_sound_server.py`
+measures it, and allows 20 ms."""
 LOST_SECONDS = 5.0
-"""A device counts as lost if it has not called back for this long, or does not open, start or close in this
-time. Detection takes one to two of these periods. Starting a device, or switching to another one, takes a
-second or two."""
+"""A device counts as lost if it does not call back, open, start or close for this long. Detecting that takes
+up to twice as long. Starting a device, or switching to another one, takes a second or two."""
 _REMEDY = "check its connection and play again, or use another sink"
 REAL_BACKENDS = tuple(
     backend
@@ -91,7 +89,7 @@ class Device:
 
     @property
     def held_seconds(self) -> float:
-        """The most audio that it holds after a callback."""
+        """The most audio that the device holds after a callback."""
         return (DEEP_MS if self.buffer_ms is None else self.buffer_ms) / 1000
 
     @property
@@ -369,12 +367,12 @@ async def _in_thread(work: Callable[[], None]) -> None:
 
 
 async def _wait_over(buffer: PcmBuffer, callback: DeviceCallback) -> None:
-    """Wait until the device has played the last frame or goes on with the next buffer, and pass on what its
-    callback reports. Raises `NoDeviceError` if it stopped."""
+    """Wait until the device has played `buffer` or continues with the next one; settle it on each wake."""
 
     def is_over() -> bool:
         return buffer.playout.followed or (callback.over and (buffer.ended or buffer.closed))
 
+    # Each pass lasts `LOST_SECONDS`. Without a callback in a whole pass, the device is lost.
     calls = -1
     while not (is_over() or callback.stopped or calls == callback.calls):
         calls = callback.calls

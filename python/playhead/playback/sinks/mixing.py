@@ -1,11 +1,11 @@
 """Two inputs on one sink: music, and speech over it.
 
-The music passes through as if the wrapped sink played it alone: its formats, its gaps and its seeks are its
-own. The very call that takes the music mixes the speech in (`PcmBuffer.mix`), so it adds no delay, and
-neither waits for the other. Speech in another format is converted to the music's.
+The music plays as if the wrapped sink played it alone: its formats, gaps and seeks do not change. The call
+that takes the music also mixes in the speech (`PcmBuffer.mix`), so mixing adds no delay, and neither waits
+for the other. Speech in another format is converted to the music's.
 
     music.play ──▶ buffers ──▶ the wrapped sink
-    over.play  ──▶ mixed into the music's current buffer; played on its own if there is none of its format
+    over.play  ──▶ mixed into the music's current buffer; played alone if no music of its format plays
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from playhead.playback.sinks.sink import Sink
 
 NEXT_SECONDS = 0.05
-"""Limits the wait for the music's next item while speech plays, to less than sinks hold. Then the speech goes
-on alone."""
+"""Limits the wait for the music's next item while speech plays. Then the speech continues alone. Sinks hold
+more audio than this, so no gap is heard."""
 
 
 class MixingSink:
@@ -90,7 +90,7 @@ class OverSink:
         return self._mixing.name
 
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
-        """See `Sink.play`. Raises the errors of the wrapped sink while that plays only the speech."""
+        """See `Sink.play`. Raises an error of the wrapped sink only while the speech plays alone."""
         async with self._lock:
             async for buffer in buffers:
                 music = None if self._mixing._music is None else self._mixing._music.buffer
@@ -102,31 +102,31 @@ class OverSink:
     async def _say_converted(
         self, buffer: PcmBuffer, buffers: AsyncIterator[PcmBuffer], format: PcmFormat
     ) -> None:
-        over = PcmBuffer(format, token=trio.lowlevel.current_trio_token())
+        speech = PcmBuffer(format, token=trio.lowlevel.current_trio_token())
         with unwrap_exception_group():
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_convert, buffer, over)
-                await self._say(over, buffers)
+                nursery.start_soon(_convert, buffer, speech)
+                await self._say(speech, buffers)
 
-    async def _say(self, over: PcmBuffer, buffers: AsyncIterator[PcmBuffer]) -> None:
-        """Play `over`. If it is played without music, play the buffers after it too, because the device may
-        go on with them by itself."""
+    async def _say(self, speech: PcmBuffer, buffers: AsyncIterator[PcmBuffer]) -> None:
+        """Play `speech`; without music, play the rest of `buffers` as well."""
+        # A device that plays speech alone may go on to the next buffer by itself.
         with unwrap_exception_group():
-            async with aclosing(_with_rest(over, buffers)) as rest, trio.open_nursery() as nursery:
-                self.buffer = over
+            async with aclosing(_with_rest(speech, buffers)) as rest, trio.open_nursery() as nursery:
+                self.buffer = speech
                 try:
                     if self._mixing._music is not None:
-                        self._mixing._music.mix(over)
+                        self._mixing._music.mix(speech)
                     with trio.CancelScope() as mixed:
                         nursery.start_soon(partial(self._mixing._play_alone, rest, on_begin=mixed.cancel))
-                        while not over.over:
-                            await over.wait_change()
-                        await trio.sleep(over.device_seconds)
+                        while not speech.over:
+                            await speech.wait_change()
+                        await trio.sleep(speech.device_seconds)
                     if not mixed.cancel_called:
                         nursery.cancel_scope.cancel()
                 finally:
                     self.buffer = None
-                    if self._mixing._music is not None and (over.over or not over.fades_out):
+                    if self._mixing._music is not None and (speech.over or not speech.fades_out):
                         self._mixing._music.mix(None)
 
 
@@ -159,7 +159,7 @@ class Music:
 
     async def __anext__(self) -> PcmBuffer:
         if self._over.buffer is not None:
-            self._over.buffer.settle()  # the sink may have reported a change of both that was not acted on
+            self._over.buffer.settle()  # a change that the sink reported for both may be unhandled
         if not self._is_requested:  # otherwise the music was requested before the speech played alone
             self._is_requested = True
             self._nursery.start_soon(self._request)
@@ -187,8 +187,8 @@ class Music:
     @property
     def _speech(self) -> PcmBuffer | None:
         """The speech that goes on beyond the current buffer."""
-        over = self._over.buffer
-        return None if over is None or over is self.buffer or over.over else over
+        speech = self._over.buffer
+        return None if speech is None or speech is self.buffer or speech.over else speech
 
 
 async def _convert(source: PcmBuffer, target: PcmBuffer) -> None:

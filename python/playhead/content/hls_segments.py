@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from playhead.content.mpeg_ts import PACKET_BYTES, SYNC, TransportStream
-
-_ID3_BYTES: Final = 10
+from playhead.content.tags import after_id3
 
 
 class SegmentAudio:
@@ -29,10 +26,8 @@ class SegmentAudio:
             data, self._head, self._is_known = self._head, b"", True
             if data[:1] == bytes([SYNC]) and data[PACKET_BYTES : PACKET_BYTES + 1] in (bytes([SYNC]), b""):
                 self._transport = TransportStream()
-            elif data[:3] == b"ID3" and len(data) >= _ID3_BYTES:
-                self._skip_bytes = _ID3_BYTES + sum(
-                    (size & 0x7F) << 7 * (9 - at) for at, size in enumerate(data[6:10], 6)
-                )
+            else:
+                self._skip_bytes = after_id3(data)
         skipped = min(self._skip_bytes, len(data))
         self._skip_bytes -= skipped
         data = data[skipped:]

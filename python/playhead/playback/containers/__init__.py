@@ -16,10 +16,10 @@ compares every length and checksum in it:
 from __future__ import annotations
 
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, sniff
+from playhead.content.tags import after_id3
 from playhead.playback.containers.flac import flac_problem
 from playhead.playback.containers.mpeg import mpeg_problem
 from playhead.playback.containers.ogg import ogg_problem
-from playhead.playback.containers.tags import after_id3
 from playhead.playback.containers.wav import wav_problem
 
 _PROBLEMS = {

@@ -10,7 +10,7 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from playhead.playback.containers.tags import after_id3, before_tags
+from playhead.content.tags import after_id3, before_tags
 from playhead.playback.formats import SampleFormat
 from playhead.playback.header_parser import HeaderParser, finish_headers, not_ready
 from playhead.playback.locator import Landing

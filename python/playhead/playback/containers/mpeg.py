@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from playhead.content.coded_frames import MPEG_HEADER_BYTES, MpegFrame, find_frame, mpeg_frame
-from playhead.playback.containers.tags import ID3_HEADER_BYTES, ID3V1_BYTES, after_id3, before_tags
+from playhead.content.tags import ID3_HEADER_BYTES, ID3V1_BYTES, after_id3, before_tags
 from playhead.playback.formats import SampleFormat
 from playhead.playback.frame_index import FrameIndex
 from playhead.playback.header_parser import HeaderParser, finish_headers, not_ready

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import trio
-
-from playhead.client.session.elicitation import Handler
+from playhead.client.session.elicitation import Handler, OpenTime
 
 AnswerRequest = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Answers a server's request, by its method and parameters. Raises `RefusedError`, and nothing else."""
@@ -31,22 +29,17 @@ class Backchannel:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     """The capabilities that the session declares to the server, as JSON."""
     methods: tuple[str, ...] = ("elicitation/create", "sampling/createMessage", "roots/list")
-    _open: int = 0
-    _last: float = 0.0
+    _open: OpenTime = field(default_factory=OpenTime)
 
     @property
     def last_asked(self) -> float:
-        """The last time at which a request was open, on trio's clock; 0.0 if never."""
-        return trio.current_time() if self._open else self._last
+        """See `OpenTime.last`."""
+        return self._open.last
 
     def handlers(self) -> dict[str, Handler]:
         """Return the handlers of the requests by method."""
         return {method: partial(self._answer, method) for method in self.methods}
 
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        self._open += 1
-        try:
+        with self._open:
             return await self.ask(method, params)
-        finally:
-            self._open -= 1
-            self._last = trio.current_time()

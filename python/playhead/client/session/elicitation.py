@@ -71,6 +71,26 @@ class _OpenQuestion:
     reply: Reply = NO
 
 
+class OpenTime:
+    """The time in which a server waits for a person, and does not count as silent: a reentrant context."""
+
+    def __init__(self) -> None:
+        self._open = 0
+        self._last = 0.0
+
+    def __enter__(self) -> None:
+        self._open += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._open -= 1
+        self._last = trio.current_time()
+
+    @property
+    def last(self) -> float:
+        """The last time at which a question was open, on trio's clock; 0.0 if never."""
+        return trio.current_time() if self._open else self._last
+
+
 class Elicitor:
     """Passes a session's questions to `on_elicitation`."""
 
@@ -79,14 +99,12 @@ class Elicitor:
         self._nursery = nursery
         self._server = server
         self._lock = trio.Lock()
-        self._open = 0
-        self._last = 0.0
+        self._open = OpenTime()
 
     @property
     def last_asked(self) -> float:
-        """The last time at which a question was open, on trio's clock; 0.0 if never. Until then the server
-        does not count as silent, because it waits for a person."""
-        return trio.current_time() if self._open else self._last
+        """See `OpenTime.last`."""
+        return self._open.last
 
     async def ask(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the user, and return the result of `elicitation/create`.
@@ -96,15 +114,13 @@ class Elicitor:
         context, not here.
         """
         asked = _OpenQuestion(question_of(params, server=self._server))
-        self._open += 1
         try:
-            async with self._lock:
-                self._nursery.start_soon(self._call_program, asked)
-                await asked.over.wait()
+            with self._open:
+                async with self._lock:
+                    self._nursery.start_soon(self._call_program, asked)
+                    await asked.over.wait()
         finally:
             asked.scope.cancel()
-            self._open -= 1
-            self._last = trio.current_time()
         if asked.reply.action != "accept" or asked.question.url is not None:
             return {"action": asked.reply.action}
         return {"action": "accept", "content": {**asked.reply.content}}

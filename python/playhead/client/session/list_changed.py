@@ -14,7 +14,7 @@ called `subscribe`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -49,6 +49,31 @@ class Listener(Protocol):
 
         The request has no deadline. Raises `ServerError`, or a `TransportError` when it is lost.
         """
+
+
+async def hold_again(hold: Callable[[], Awaitable[bool]]) -> None:
+    """Call `hold`, which holds a subscription until it ends, again and again, with waits in between.
+
+    Returns once `hold` returns False, which means that the server does not notify, or has no such method, and
+    after the last of the waits.
+    """
+    tries = 0
+    while True:
+        began = trio.current_time()
+        try:
+            if not await hold():
+                return
+        except ServerError as error:
+            if error.code == METHOD_NOT_FOUND:
+                return
+        except PlayheadError:
+            pass  # the subscription was lost
+        if trio.current_time() - began > STEADY_SECONDS:
+            tries = 0
+        if tries == len(RETRY_SECONDS):
+            return
+        await trio.sleep(RETRY_SECONDS[tries])
+        tries += 1
 
 
 @dataclass(slots=True, eq=False)
@@ -114,22 +139,15 @@ class ToolListChanges:
             self._changes.send(None)
         if not revision.has_listen or not _announces_changes(connection.capabilities):
             return
-        is_renewed, tries = renewed, 0
-        while True:
-            began = trio.current_time()
-            try:
-                await self._listen(connection, is_renewed=is_renewed)
-            except ServerError as error:
-                if error.code == METHOD_NOT_FOUND:
-                    return
-            except PlayheadError:
-                pass  # the subscription was lost
-            if trio.current_time() - began > STEADY_SECONDS:
-                tries = 0
-            if tries == len(RETRY_SECONDS):
-                return
-            await trio.sleep(RETRY_SECONDS[tries])
-            is_renewed, tries = True, tries + 1
+        is_renewed = renewed
+
+        async def hold() -> bool:
+            nonlocal is_renewed
+            was_renewed, is_renewed = is_renewed, True
+            await self._listen(connection, is_renewed=was_renewed)
+            return True
+
+        await hold_again(hold)
 
     async def _listen(self, connection: Listener, *, is_renewed: bool) -> None:
         """Hold one subscription until the server ends it, or fails to acknowledge it in time."""

@@ -16,10 +16,9 @@ from typing import Any, Final
 import trio
 
 from playhead.client.session.connection import COURTESY_SECONDS, Connection
-from playhead.client.session.list_changed import ACKNOWLEDGED, CANCELLED, RETRY_SECONDS, STEADY_SECONDS
-from playhead.errors import PlayheadError, ServerError
+from playhead.client.session.list_changed import ACKNOWLEDGED, CANCELLED, hold_again
+from playhead.errors import PlayheadError
 from playhead.limits import Limits
-from playhead.protocol.messages import METHOD_NOT_FOUND
 from playhead.protocol.revisions import REVISIONS, SUBSCRIPTION_META
 from playhead.stream.negotiation import GrowthListener
 
@@ -79,28 +78,21 @@ class ResourceUpdates:
 
         Cancelled: unsubscribes in the background.
         """
-        tries = 0
-        while tries <= len(RETRY_SECONDS):
-            began = trio.current_time()
+
+        async def hold() -> bool:
             try:
                 connection = await self._connection()
                 if not _can_subscribe(connection):
-                    return
+                    return False
                 if REVISIONS[connection.protocol_version].has_listen:
                     await self._listen(connection, uri, listener)
                 else:
                     await self._subscribe(connection, uri, listener)
-            except ServerError as error:
-                if error.code == METHOD_NOT_FOUND:
-                    return
-            except PlayheadError:
-                pass  # it was lost; the reads report the reason
             finally:
                 listener.set_notifies(False)
-            if trio.current_time() - began > STEADY_SECONDS:
-                tries = 0
-            await trio.sleep(RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)])
-            tries += 1
+            return True
+
+        await hold_again(hold)  # if it was lost, the reads report the reason
 
     async def _listen(self, connection: Connection, uri: str, listener: GrowthListener) -> None:
         """Hold one subscription until the server ends it, or fails to acknowledge it in time."""

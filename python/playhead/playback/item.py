@@ -215,15 +215,17 @@ class Item:
     def is_live(self) -> bool:
         """True while the source still grows."""
         reader = self._reader
-        if reader is None or reader.live is None:
-            return reader is not None and reader.newest_offset is not None
-        return reader.live.duration_seconds is None
+        if reader is None:
+            return False
+        if reader.live is not None:
+            return reader.live.duration_seconds is None
+        return reader.newest_offset is not None
 
     @property
     def duration_seconds(self) -> float | None:
         """The duration by the container or the list of segments; None while the source grows."""
         if self._reader is not None and (live := self._reader.live) is not None:
-            self._duration_seconds = live.duration_seconds
+            return live.duration_seconds
         return None if self.is_live else self._duration_seconds
 
     def _in_hand_seconds(self) -> float:
@@ -322,6 +324,9 @@ class Item:
                 if self.error is None:
                     reader.verify()  # `_decode` may have been cancelled before it did
         finally:
+            self._duration_seconds = (
+                self.duration_seconds or self._duration_seconds
+            )  # that of the list, if live
             self._reader = None
             # The context has closed the reader, which wakes a thread that waits for bytes.
             if self._decoder_ended is not None:

@@ -107,7 +107,7 @@ class Web:
     async def read_playlist(self, answer: WebAnswer) -> bytes:
         """Read the whole of a playlist, or just more than `Limits.playlist_bytes`."""
         uri = answer.media.uri
-        reader = self._begun.pop(uri) if uri in self._begun else self._reader(uri)
+        reader = self._begun.pop(uri, None) or self._reader(uri)
         async with aclosing(reader):
             return await (await reader.begin()).take(self._limits.playlist_bytes + 1)
 

@@ -19,7 +19,7 @@ from playhead.client.live.radio import RadioReader
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.http_range_reader import HttpRangeReader
 from playhead.client.transports.http_client import HttpClient
-from playhead.content.playlists import HLS_HEAD_BYTES, is_hls
+from playhead.content.playlists import HLS_HEAD_BYTES, has_playlist_head, is_hls
 from playhead.errors import PlayheadError
 from playhead.extras import require_extra
 from playhead.limits import Limits
@@ -28,7 +28,7 @@ from playhead.stream.live_source import LinkRate
 from playhead.stream.negotiation import LateForm, RangeForm
 from playhead.stream.options import StreamOptions
 
-_LIST_HEAD: Final = b"\xef\xbb\xbf#EXTM3U"
+_LIST_HEAD_BYTES: Final = len(b"\xef\xbb\xbf#EXTM3U")
 
 
 def web_form(
@@ -47,11 +47,12 @@ def web_form(
     async def find() -> list[RangeForm]:
         try:
             body = await reader.begin()
-            is_list = False
-            if not body.is_radio and (await body.peek(len(_LIST_HEAD))).lstrip(b"\xef\xbb\xbf").startswith(
-                b"#EXT"
-            ):
-                is_list = is_hls(await body.peek(HLS_HEAD_BYTES))
+            is_list = (
+                not body.is_radio
+                # A few bytes first: a station may take seconds to send as many as `HLS_HEAD_BYTES`.
+                and has_playlist_head((await body.peek(_LIST_HEAD_BYTES)).decode("utf-8-sig", "replace"))
+                and is_hls(await body.peek(HLS_HEAD_BYTES))
+            )
         except PlayheadError:
             return [await make_plain()]  # its first page raises the same error
         if body.is_radio or (options.live and body.is_endless and not is_list):

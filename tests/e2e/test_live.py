@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import http.server
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.command import playhead
 from tests.live_kit import hls_files
+from tests.servers.threaded_http import threaded_http
 
 MP3 = (Path(__file__).parents[1] / "data" / "bare.mp3").read_bytes()
 
@@ -32,14 +32,8 @@ def station(routes: dict[str, list[tuple[int, dict[str, str], bytes]]]) -> Itera
             self.end_headers()
             self.wfile.write(body)
 
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, request: object, client_address: object) -> None:
-            """The player has left."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with threaded_http(Handler) as url:
+        yield url
 
 
 def test_a_radio_shows_its_titles_and_counts_its_connections() -> None:

@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
 import wave
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, environment, playhead
 from tests.servers.audio_tools import AUDIO_TOOLS
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.shared import SharedServers
+from tests.servers.threaded_http import threaded_http
 
 DATA = Path(__file__).parents[1] / "data"
 QUIET = ("--sink", "null")
@@ -76,15 +76,8 @@ def origin() -> Iterator[Origin]:
             self.end_headers()
             self.wfile.write(body)
 
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, request: object, client_address: object) -> None:
-            """The player has what it needs, and closes the connection."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        origin.url = f"http://127.0.0.1:{server.server_address[1]}"
+    with threaded_http(Handler) as origin.url:
         yield origin
-        server.shutdown()
 
 
 def decoded(name: str) -> bytes:

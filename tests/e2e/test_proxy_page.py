@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
+from tests.e2e.browser import chromium
 from tests.servers.markup import MARKUP
 
 pytestmark = [
@@ -24,22 +24,11 @@ pytestmark = [
     pytest.mark.xdist_group("proxy_page"),  # one browser for all of them
 ]
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = next((path for path in map(shutil.which, NAMES) if path), None)
-    if found is None:
-        pytest.skip(f"no Chromium on PATH ({', '.join(NAMES)}): install one to try the page in it")
-    as_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    with sync_playwright() as playwright:
-        arguments = ["--autoplay-policy=no-user-gesture-required"]
-        browser = playwright.chromium.launch(
-            executable_path=found, chromium_sandbox=not as_root, args=arguments
-        )
+    with chromium("--autoplay-policy=no-user-gesture-required") as browser:
         yield browser
-        browser.close()
 
 
 @dataclass(slots=True)

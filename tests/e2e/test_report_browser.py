@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
 
 from playhead.check.report import write_report
 from playhead.check.results import Report
+from tests.e2e.browser import chromium
 from tests.unit.check.report_kit import HOSTILE_TEXTS, hostile, long, small, triaged, unavailable
 
 pytestmark = [
@@ -24,19 +23,12 @@ pytestmark = [
 ]
 
 Scheme = Literal["light", "dark"]
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = next((path for path in map(shutil.which, NAMES) if path), None)
-    if found is None:
-        pytest.skip(f"no Chromium on PATH ({', '.join(NAMES)}): install one to try the report in it")
-    as_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, chromium_sandbox=not as_root)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @dataclass(slots=True)

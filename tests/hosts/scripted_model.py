@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
+
+from tests.servers.threaded_http import threaded_http
 
 CALLS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "play": ("musicPlayer", {"query": ""}),
@@ -73,11 +74,5 @@ def scripted_model() -> Iterator[tuple[str, list[str]]]:
         def log_message(self, *_arguments: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", bodies
-    finally:
-        server.shutdown()
-        server.server_close()
+    with threaded_http(Handler) as url:
+        yield f"{url}/v1", bodies

@@ -136,8 +136,10 @@ def is_decoding(player: Player, media: LiveMedia) -> bool:
     state, stream = player.snapshot(), media.stream
     if stream is None or state.buffered_seconds >= 0.6:
         return False
-    driver = stream._driver
-    return stream.buffered_bytes > 0 or not (driver.wait.reader_waits or driver.pipe.closed)
+    driver, item = stream._driver, player._controller.item
+    if driver.pipe.closed:  # the decoder may still hold what it read last
+        return item is not None and item.buffer is not None and not item.buffer.pipe.closed
+    return stream.buffered_bytes > 0 or not driver.wait.reader_waits
 
 
 # --- the replay ------------------------------------------------------------------------------------------

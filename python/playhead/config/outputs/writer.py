@@ -44,6 +44,11 @@ class Extent:
         edges = zip([0, *self._ends], [*self._starts, end], strict=True)
         return tuple((a, min(b, end)) for a, b in edges if a < min(b, end))
 
+    def next_missing(self, start: int) -> int:
+        """Return the first byte from `start` on that was not written."""
+        at = bisect.bisect_right(self._starts, start) - 1
+        return max(start, self._ends[at]) if at >= 0 else start
+
     @property
     def end(self) -> int:
         """The offset past the highest byte."""

@@ -10,7 +10,6 @@ is answering, else to the host's own stream. Notifications pass between the gene
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,7 +30,7 @@ from playhead.client.connector import connect
 from playhead.client.hub.server import HubServer, HubTarget, ServerState, ServerStatus
 from playhead.client.session.backchannel import Backchannel
 from playhead.client.session.elicitation import RefusedError
-from playhead.client.session.list_changed import ACKNOWLEDGED, RETRY_SECONDS
+from playhead.client.session.list_changed import ACKNOWLEDGED, hold_again
 from playhead.client.session.session import Session
 from playhead.client.transports.server_process import StartedServer
 from playhead.config.servers import ServerConfig
@@ -317,8 +316,9 @@ class HostSession:
     ) -> None:
         uris = wanted.get("resourceSubscriptions") or ()
         own = [uri[len(upstream.scheme) :] for uri in uris if uri.startswith(upstream.scheme)]
-        for wait_seconds in (*RETRY_SECONDS, math.inf):
-            with suppress(PlayheadError):
+
+        async def hold() -> bool:
+            try:
                 session = await upstream.session()
                 if REVISIONS[session.protocol_version].has_listen:
                     kinds = {key: True for key in _CHANGES.values() if wanted.get(key) is True}
@@ -326,10 +326,13 @@ class HostSession:
                     await session.listen({**kinds, **({"resourceSubscriptions": own} if own else {})})
                 else:
                     await self._subscribe_each(session, own, acknowledged)
-            acknowledged.set()
-            if acknowledged in upstream.subscribing:
-                upstream.subscribing.remove(acknowledged)
-            await trio.sleep(wait_seconds)
+            finally:
+                acknowledged.set()
+                if acknowledged in upstream.subscribing:
+                    upstream.subscribing.remove(acknowledged)
+            return True
+
+        await hold_again(hold)
 
     async def _subscribe_each(self, session: Session, uris: Iterable[str], acknowledged: trio.Event) -> None:
         """Subscribe to resources as in revisions with a handshake, whose lists need no subscription."""

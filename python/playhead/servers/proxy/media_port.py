@@ -91,6 +91,9 @@ class MediaPort:
                 "audio": [f"/media/{each.rpartition('/')[2]}" for each in addresses or ()],
             }
         )
+        self._announce()
+
+    def _announce(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
@@ -191,8 +194,7 @@ class MediaPort:
             response = await tool.call(self.player, arguments)
         except PlayheadError as error:
             return PlainTextResponse(str(error), status_code=409)
-        self._changed.set()
-        self._changed = trio.Event()
+        self._announce()
         return Response(status_code=204) if response.success else PlainTextResponse("", status_code=409)
 
 

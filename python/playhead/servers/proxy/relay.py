@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from playhead._core import decode_base64
 from playhead.client.call_results.media import BytesMedia, ResourceMedia
 from playhead.client.session.session import Session
+from playhead.config.outputs import Extent
 from playhead.errors import PlayheadError
 from playhead.servers.byte_sources import ResourceBytes, read_file
 from playhead.servers.proxy.media_table import MediaEntry, MediaTable
@@ -50,7 +51,7 @@ class _Copy:
         self._is_ended = False
         self._session = session
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
-        self._extents: list[tuple[int, int]] = []
+        self._extent = Extent()
         self._wanted = 0
         """The offset of the newest read."""
         self._error: PlayheadError | None = None
@@ -59,7 +60,7 @@ class _Copy:
 
     @property
     def held_bytes(self) -> int:
-        return sum(end - start for start, end in self._extents)
+        return self._extent.total
 
     def close(self) -> None:
         self._file.close()
@@ -70,8 +71,8 @@ class _Copy:
         Raises the `PlayheadError` that ended the stream.
         """
         while True:
-            held = next((stop for first, stop in self._extents if first <= start < stop), None)
-            if held is not None:
+            held = self._extent.next_missing(start)
+            if held > start:
                 self._wanted = max(start, min(end, held))
                 self._read.unpark_all()
                 return os.pread(self._file.fileno(), min(end, held) - start, start)
@@ -110,7 +111,7 @@ class _Copy:
                     data = b"" if missing is None else await stream.receive_some()
                     if data:
                         os.pwrite(self._file.fileno(), data, at)
-                        self._add(at, at + len(data))
+                        self._extent.add(at, at + len(data))
                         at += len(data)
                         self.size_bytes = max(stream.size_bytes or 0, at)
                     elif missing is not None:
@@ -131,10 +132,7 @@ class _Copy:
     def _missing(self) -> int | None:
         """Return the first missing byte from the wanted one on, or the first of all; None if all is there."""
         for first in (self._wanted, 0):
-            at = first
-            for start, end in self._extents:
-                if start <= at < end:
-                    at = end
+            at = self._extent.next_missing(first)
             if not self._is_ended or self.size_bytes is None or at < self.size_bytes:
                 return at
         return None
@@ -142,12 +140,6 @@ class _Copy:
     def _missing_soon(self) -> int | None:
         missing = self._missing()
         return missing if missing is not None and missing <= self._wanted + AHEAD_BYTES else None
-
-    def _add(self, start: int, end: int) -> None:
-        apart = [each for each in self._extents if each[1] < start or each[0] > end]
-        touching = [each for each in self._extents if each not in apart]
-        first = min([start, *(each[0] for each in touching)])
-        self._extents = sorted([*apart, (first, max([end, *(each[1] for each in touching)]))])
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 
 from playhead.client.hub.catalog import model_name
 from playhead.client.hub.server import HubServer, ServerStatus
-from playhead.client.session.requests import OnProgress, typed
+from playhead.client.session.requests import OnProgress, list_all, typed
 from playhead.client.session.session import Session
 from playhead.client.session.tool_calls import has_default_hints
 from playhead.errors import PlayheadError, ServerError
@@ -115,27 +115,19 @@ class Upstream:
         session = self.server.session
         if session is None or not self.offers(capability):
             return []
-        if member == "tools":  # the session learns from its own listing which headers a call needs
-            try:
-                tools = await session.list_tool_fields()
-            except PlayheadError as error:
-                raise wire_error(error) from error
-            allowed = None if self.server.config is None else self.server.config.allowed_tools
-            tools = [tool for tool in tools if allowed is None or tool.get("name") in allowed]
-            silent = has_default_hints(typed(types.Tool, tools))
-            self.tools = {
-                str(tool.get("name")): {**tool, "annotations": None} if silent else tool for tool in tools
-            }
-            return tools
-        items: list[dict[str, Any]] = []
-        cursor = None
-        for _page in range(self.limits.listing_pages):
-            page = await self.ask(method, {} if cursor is None else {"cursor": cursor})
-            listed = page.get(member)
-            items += [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-            if not isinstance(cursor := page.get("nextCursor"), str):
-                break
-        return items[: self.limits.listed_items]
+        try:
+            if member != "tools":
+                return await list_all(session.request, method, limits=self.limits, server=session.name)
+            tools = await session.list_tool_fields()  # the session learns which headers a call needs
+        except PlayheadError as error:
+            raise wire_error(error) from error
+        allowed = None if self.server.config is None else self.server.config.allowed_tools
+        tools = [tool for tool in tools if allowed is None or tool.get("name") in allowed]
+        silent = has_default_hints(typed(types.Tool, tools))
+        self.tools = {
+            str(tool.get("name")): {**tool, "annotations": None} if silent else tool for tool in tools
+        }
+        return tools
 
     # --- names and URIs in the proxy ---------------------------------------------------------------
 

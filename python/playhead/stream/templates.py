@@ -352,38 +352,51 @@ def _values(
     extra: Mapping[str, object],
 ) -> dict[str, str | Sequence[str]] | None:
     """Return the values of all variables but those of the range; None if the template does not fit."""
-    names = template.variable_names
-    addresses = {name for name in names if is_address(name)}
-    in_query = _query_names(template)
-    values: dict[str, str | Sequence[str]] = {}
-    if variables.names <= in_query:
-        candidates = [template]
-        is_same = uri in {str(template), template.expand({})}
-    else:
-        before = _links_before(str(template), variables.names), _links_before(str(template), addresses)
-        candidates = [
-            each for texts in before for text in texts if (each := UriTemplate.parse(text)) is not None
-        ]
-        is_same = uri == str(template)
-    matched = (
-        None if is_same else next((it for each in candidates if (it := each.match(uri)) is not None), None)
-    )
-    takes_any = {name for name in addresses if name.lower() != "url"}
-    if matched is not None:
-        if variables.kind == "guess" and variables.names & set(matched):
-            return None  # the link itself has values for them, so they do not select a range
-        values.update(matched)
-    elif not is_same and takes_any:
-        values[min(takes_any)] = uri  # the template takes any link of this server
-    elif not is_same:
+    values = _values_in_link(template, variables, uri)
+    if values is None:
         return None
+    names = set(template.variable_names)
+    addresses = {name for name in names if is_address(name)}
     if url is not None:
-        for name in addresses & set(names):
+        for name in addresses:
             values.setdefault(name, url)
     values.update({name: str(value) for name, value in extra.items() if name in names})
     # A query variable without a value may be left out (RFC 6570, 2.3). Without a segment of its path, or
     # without the URL to read, the URI would be another resource.
-    optional = (template.query_variable_names | in_query) - addresses
-    if set(names) - variables.names - optional - set(values):
+    optional = (template.query_variable_names | _query_names(template)) - addresses
+    if names - variables.names - optional - set(values):
         return None
     return {name: value for name, value in values.items() if name not in variables.names}
+
+
+def _values_in_link(
+    template: UriTemplate, variables: RangeVariables, uri: str
+) -> dict[str, str | Sequence[str]] | None:
+    """Return the values that the link has for the template's variables; None if it does not fit."""
+    if variables.names <= _query_names(template):
+        candidates = [template]
+        unexpanded = {str(template), template.expand({})}
+    else:
+        candidates = _templates_before_range(template, variables)
+        unexpanded = {str(template)}
+    if uri in unexpanded:
+        return {}
+    for candidate in candidates:
+        matched = candidate.match(uri)
+        if matched is not None:
+            # A link that has values for the variables of a guess shows that they do not select a range.
+            is_wrong_guess = variables.kind == "guess" and variables.names & set(matched)
+            return None if is_wrong_guess else dict(matched)
+    takes_any = [name for name in template.variable_names if is_address(name) and name.lower() != "url"]
+    return {min(takes_any): uri} if takes_any else None
+
+
+def _templates_before_range(template: UriTemplate, variables: RangeVariables) -> list[UriTemplate]:
+    """Return the beginnings of the template that a link may fit: those before the range, then those before
+    an address."""
+    addresses = {name for name in template.variable_names if is_address(name)}
+    texts = [
+        *_links_before(str(template), variables.names),
+        *_links_before(str(template), addresses),
+    ]
+    return [parsed for text in texts if (parsed := UriTemplate.parse(text)) is not None]

@@ -20,10 +20,11 @@ import trio
 
 from playhead.cache import LINK_META
 from playhead.client.session.arrivals import Arrivals
-from playhead.client.session.elicitation import Handler, RefusedError
+from playhead.client.session.elicitation import Handler
 from playhead.client.session.handshake import negotiate
 from playhead.client.session.read_repeats import ReadRepeats, SendCopy
 from playhead.client.session.requests import OnProgress
+from playhead.client.session.server_requests import ServerRequests
 from playhead.client.session.waiting_request import ProgressReport, WaitingRequest
 from playhead.client.transports.carrier import Carrier
 from playhead.client.transports.rpc_errors import from_answer, lost_session
@@ -63,13 +64,6 @@ HANDSHAKES_AT_ONCE: Final = 32
 """Limits the handshakes in progress. Further ones wait, and their deadlines start only when they begin.
 Without this limit, none of 500 simultaneous handshakes finished in its 10 s. In return, 32 servers that never
 answer delay the others by 10 s."""
-
-_NOT_OFFERED: Final = {
-    "elicitation/create": "Elicitation not supported",
-    "roots/list": "List roots not supported",
-    "sampling/createMessage": "Sampling not supported",
-}
-"""The refusals of requests for which the program has no handler, in the words of the SDK."""
 
 _HANDSHAKE_SLOTS: Final = trio.lowlevel.RunVar[trio.Semaphore]("playhead_handshake_slots")
 
@@ -118,7 +112,9 @@ class Connection:
         """The raw result of the handshake; None before it, or without one."""
         self._carrier = carrier
         self.limits = limits
-        self._handlers = handlers or {}
+        self._server_requests = ServerRequests(
+            carrier, self.exchange, handlers or {}, at_once=limits.server_requests
+        )
         self._on_notification = on_notification
         self._last_asked = last_asked
         self._waiting: dict[int | str, WaitingRequest] = {}
@@ -126,11 +122,6 @@ class Connection:
         self._replace = replace
         self._is_retired = False
         """True if the connection ends with its requests in flight; see `retire`."""
-        self._open_questions = 0
-        """The number of the server's requests whose answers the carrier has not taken yet. Each costs a
-        task."""
-        self._answering: dict[int | str, trio.CancelScope] = {}
-        """The scopes of the running handlers, by the ids of the server's requests."""
         self._wakes_at = math.inf
         """The time until which `_keep_time` sleeps."""
         self._earlier = trio.Event()
@@ -342,10 +333,10 @@ class Connection:
                     if waiting.on_link is not None and LINK_META in event.meta:
                         waiting.on_link(event.meta[LINK_META])
                 case Asked():
-                    self._on_question(event)
+                    self._start_answering(event)
                 case Notified():
                     if event.method == "notifications/cancelled":
-                        self._on_cancelled(event.params.get("requestId"))
+                        self._server_requests.cancel(event.params.get("requestId"))
                     self._on_notification(event.method, event.params)
                 case Faulted():
                     if event.id is not None:
@@ -359,63 +350,20 @@ class Connection:
             if waiting is not None:
                 waiting.touch(now)
 
+    def _start_answering(self, request: Asked) -> None:
+        if self._ended.is_set():
+            return
+        try:
+            self._server_requests.start(request, self._nursery)
+        except LimitError as error:
+            self.lost(error)
+
     def lost(self, error: PlayheadError) -> None:
         if self._failure is None:
             self._failure = error
             for waiting in self._waiting.values():
                 waiting.fail(error)
         self._ended.set()
-
-    # --- the server's requests ------------------------------------------------------------------------
-
-    def _on_question(self, question: Asked) -> None:
-        if self._ended.is_set():
-            return
-        allowed = self.limits.server_requests
-        if self._open_questions < allowed:
-            self._open_questions += 1
-            self._nursery.start_soon(self._answer, question)
-            return
-        self.lost(
-            LimitError(
-                f"expected at most {allowed} server requests in flight (limit server_requests), got one more;"
-                " a server must read the answers to its requests",
-                limit="server_requests",
-                allowed=allowed,
-                got=allowed + 1,
-            )
-        )
-
-    async def _answer(self, question: Asked) -> None:
-        """Answer a request of the server: run its handler, or refuse. A cancelled one gets no answer."""
-        method, handler = question.method, self._handlers.get(question.method)
-        if method not in self.exchange.revision.asks:
-            reply = self.exchange.refuse(question.id, messages.METHOD_NOT_FOUND, "Method not found")
-        elif method == "ping":
-            reply = self.exchange.answer(question.id, {})
-        elif handler is None:
-            reply = self.exchange.refuse(question.id, messages.INVALID_REQUEST, _NOT_OFFERED[method])
-        else:
-            with trio.CancelScope() as scope:
-                self._answering[question.id] = scope
-                try:
-                    reply = self.exchange.answer(question.id, await handler(question.params))
-                except RefusedError as error:
-                    reply = self.exchange.refuse(question.id, error.code, str(error))
-                finally:
-                    self._answering.pop(question.id, None)
-            if scope.cancelled_caught:
-                self.exchange.forget(question.id)
-                self._open_questions -= 1
-                return
-        await self._carrier.tell(reply)
-        self._open_questions -= 1
-
-    def _on_cancelled(self, id: object) -> None:
-        """Cancel the handler of a request for which the server no longer waits."""
-        scope = self._answering.get(id) if isinstance(id, int | str) else None
-        if scope is not None:
-            scope.cancel()
 
     # --- deadlines ------------------------------------------------------------------------------------
 

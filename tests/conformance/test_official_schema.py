@@ -16,7 +16,7 @@ from mcp_types import CallToolResult, Icon
 
 from playhead.client import connect
 from playhead.content import (
-    REVISIONS,
+    REVISION_NAMES,
     create_annotations,
     create_audio_content,
     create_embedded_resource,
@@ -77,7 +77,9 @@ def schema_files() -> dict[str, Path]:
     a checkout of the specification."""
     files = {path.name.removesuffix(".json"): path for path in SCHEMAS.glob("*.json")}
     if folder := os.environ.get("MCP_SCHEMA_DIR"):
-        files |= {f"{revision} published": Path(folder) / revision / "schema.json" for revision in REVISIONS}
+        files |= {
+            f"{revision} published": Path(folder) / revision / "schema.json" for revision in REVISION_NAMES
+        }
     return files
 
 
@@ -94,7 +96,7 @@ def official(name: str) -> tuple[str, Any]:
 
 
 def test_every_revision_has_a_schema_and_the_published_ones_are_as_published() -> None:
-    assert {name[:10] for name in FILES} == set(REVISIONS)
+    assert {name[:10] for name in FILES} == set(REVISION_NAMES)
     for revision, digest in PUBLISHED.items():
         assert hashlib.sha256(FILES[revision].read_bytes()).hexdigest() == digest
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.content import (
-    REVISIONS,
+    REVISION_NAMES,
     Block,
     downgrade_raw,
     dump,
@@ -181,7 +181,7 @@ def test_any_result_is_dumped_as_it_came(result: dict[str, Any]) -> None:
     assert spelled(again) == before
 
 
-@given(JSON | RESULTS, st.sampled_from(REVISIONS))
+@given(JSON | RESULTS, st.sampled_from(REVISION_NAMES))
 def test_validation_never_fails_and_changes_nothing(result: Any, revision: str) -> None:
     before = spelled(result)
     found = validate_tool_response(result, revision)
@@ -194,7 +194,7 @@ def test_no_schema_makes_validation_fail(value: Any, schema: Any) -> None:
     validate_tool_response({"content": [], "structuredContent": value}, output_schema=schema)
 
 
-@given(RESULTS, st.sampled_from(REVISIONS))
+@given(RESULTS, st.sampled_from(REVISION_NAMES))
 def test_a_downgrade_never_fails_and_finds_no_new_fault(result: dict[str, Any], revision: str) -> None:
     before = copy.deepcopy(result)
     older = downgrade_raw(result, revision)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         dump,
         tool_response_from_http,
     )
-    from playhead.content.revisions import LATEST, REVISIONS, downgrade, downgrade_raw
+    from playhead.content.revisions import LATEST, REVISION_NAMES, downgrade, downgrade_raw
     from playhead.content.types import KNOWN, TypedContent
     from playhead.content.validation import validate_tool_response
 
@@ -28,7 +28,7 @@ __all__ = [
     "ABSENT",
     "KNOWN",
     "LATEST",
-    "REVISIONS",
+    "REVISION_NAMES",
     "Absent",
     "Block",
     "Finding",
@@ -63,7 +63,7 @@ _MODULES: Final = {
         "dump",
         "tool_response_from_http",
     ),
-    "revisions": ("LATEST", "REVISIONS", "downgrade", "downgrade_raw"),
+    "revisions": ("LATEST", "REVISION_NAMES", "downgrade", "downgrade_raw"),
     "types": ("KNOWN", "TypedContent"),
     "validation": ("validate_tool_response",),
 }

@@ -15,9 +15,9 @@ from playhead.errors import UsageError
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+REVISION_NAMES: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 """Oldest first, so that revisions compare as strings."""
-LATEST: Final = REVISIONS[-1]
+LATEST: Final = REVISION_NAMES[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,11 @@ class Features:
 
 
 def features_of(revision: str) -> Features:
-    """Return the features of `revision`. Raises `UsageError` if it is not in `REVISIONS`."""
-    if revision not in REVISIONS:
-        raise UsageError(f"expected a protocol revision, one of {', '.join(REVISIONS)}; got {revision!r:.40}")
+    """Return the features of `revision`. Raises `UsageError` if it is not in `REVISION_NAMES`."""
+    if revision not in REVISION_NAMES:
+        raise UsageError(
+            f"expected a protocol revision, one of {', '.join(REVISION_NAMES)}; got {revision!r:.40}"
+        )
     return Features(
         revision=revision,
         structured=revision >= "2025-06-18",

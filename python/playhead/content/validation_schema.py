@@ -186,6 +186,9 @@ MAX_SCHEMA_VALUES: Final = 5_000
 VALID_SCHEMA: Final = "a valid JSON Schema"
 """`Finding.expected` for a schema that its metaschema rejects."""
 _ROOT: Final = "outputSchema"
+_UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of jsonschema and referencing, which assume more about identifiers and numbers than the metaschema
+requires."""
 
 
 class _SchemaError(Exception):
@@ -222,8 +225,7 @@ def check_output(
         notes.add(_ROOT, expected="references within the schema", got=actual)
     except RecursionError:
         notes.add(_ROOT, expected="a finite schema", got="one nested too deeply, or recursive")
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # jsonschema and referencing assume more about identifiers and numbers than the metaschema requires.
+    except _UNUSABLE as error:
         actual = f"one that jsonschema cannot use ({type(error).__name__})"
         notes.add(_ROOT, expected="a JSON Schema that can be used", got=actual)
 
@@ -284,17 +286,8 @@ class SchemaReader:
         try:
             errors = checker(schema, registry=REGISTRY, format_checker=_formats()).iter_errors(value)
             return next(errors, None) is None
-        except (
-            BoundError,
-            Unresolvable,
-            RecursionError,
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ):
-            return None  # as in `check_output`, which reports each separately
+        except (BoundError, Unresolvable, RecursionError, *_UNUSABLE):
+            return None
 
 
 _BUILT_IN: Final = ("date", "email", "ipv4", "ipv6", "uuid")

@@ -9,7 +9,7 @@ import pytest
 from mcp_types import Icon
 
 from playhead.content import (
-    REVISIONS,
+    REVISION_NAMES,
     create_annotations,
     create_audio_content,
     create_resource_link,
@@ -49,7 +49,7 @@ def older(raw: dict[str, Any], revision: str) -> list[Any]:
 
 
 @pytest.mark.requirement("TR-24")
-@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("revision", REVISION_NAMES)
 def test_what_was_right_is_right_in_every_revision(revision: str) -> None:
     assert validate_tool_response(dump(FULL)) == []
     assert validate_tool_response(downgrade_raw(dump(FULL), revision), revision) == []
@@ -120,7 +120,7 @@ def test_the_result_given_is_not_changed() -> None:
 
 
 @pytest.mark.requirement("TR-25")
-@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("revision", REVISION_NAMES)
 def test_what_every_revision_has_is_not_changed(revision: str) -> None:
     note = {"audience": ["user"], "priority": 1}
     raw = {

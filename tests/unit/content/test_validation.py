@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from playhead.content import REVISIONS, validate_tool_response
+from playhead.content import REVISION_NAMES, validate_tool_response
 from playhead.content.findings import MAX_FINDINGS
 from playhead.errors import UsageError
 
@@ -145,8 +145,8 @@ def test_what_is_right_has_no_findings(raw: object) -> None:
 def test_what_a_revision_does_not_have_is_a_finding_before_it_came(
     raw: object, path: str, since: str
 ) -> None:
-    assert {revision: places(raw, revision) for revision in REVISIONS} == {
-        revision: [] if revision >= since else [path] for revision in REVISIONS
+    assert {revision: places(raw, revision) for revision in REVISION_NAMES} == {
+        revision: [] if revision >= since else [path] for revision in REVISION_NAMES
     }
 
 

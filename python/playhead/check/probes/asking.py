@@ -15,7 +15,7 @@ from typing import Any, Final
 from playhead.check.results import Json, TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.content import Finding, validate_tool_response
-from playhead.content.revisions import LATEST, REVISIONS
+from playhead.content.revisions import LATEST, REVISION_NAMES
 from playhead.errors import DeadlineError, PlayheadError, ProtocolError
 from playhead.protocol.messages import RpcError
 
@@ -84,7 +84,7 @@ def block_findings(path: str, block: object, revision: str, *, inner: str = "") 
     """Validate a content block that is at `path`. With `inner`, validate only the part there; `path` is then
     the place of that part."""
     result = {"content": [block], "resultType": "complete"}
-    known = revision if revision in REVISIONS else LATEST
+    known = revision if revision in REVISION_NAMES else LATEST
     place = f"$.content[0]{inner}"
     return [
         Finding(path=path + item.path.removeprefix(place), expected=item.expected, got=item.got)

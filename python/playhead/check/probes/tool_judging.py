@@ -17,7 +17,7 @@ from playhead.check.results import Check, TestDraft, TestResult
 from playhead.check.target import RequestOutcome
 from playhead.content.findings import Finding, kind_of
 from playhead.content.image_files import IMAGE_TYPES, image_type
-from playhead.content.revisions import REVISIONS
+from playhead.content.revisions import REVISION_NAMES
 from playhead.content.validation import validate_tool_response
 from playhead.errors import DeadlineError, HttpStatusError, LimitError, TransportError, UsageError
 from playhead.protocol.messages import RpcError
@@ -113,7 +113,7 @@ def _has_structured_values(result: Mapping[str, Any]) -> bool:
 
 def findings_of(result: Mapping[str, Any], revision: str, output_schema: object) -> list[Finding]:
     """Validate a result, except for unknown fields, which are allowed: objects are open."""
-    known = revision if revision in REVISIONS else REVISIONS[-1]
+    known = revision if revision in REVISION_NAMES else REVISION_NAMES[-1]
     return [
         finding
         for finding in validate_tool_response(result, known, output_schema=output_schema)

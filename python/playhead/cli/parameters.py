@@ -232,7 +232,7 @@ def _unlisted_argument(tool: str, name: str, known: Sequence[str]) -> str:
 def _listed_properties(schema: object) -> tuple[dict[str, list[Shape]], bool]:
     """Return the alternatives of each property that `schema` lists, and True if it allows others.
 
-    Any name is allowed if there is no list of properties, or if the schema is too intricate to tell.
+    Any name is allowed without a list of properties, and if the schema is too intricate to tell.
     """
     from playhead.content.schema_shapes import MAX_ALTERNATIVES, NoValueError, Shapes
 

@@ -70,7 +70,7 @@ def trust(
 async def with_consent(terminal: Terminal, load: Callable[[Trust], T], *, trusted: bool) -> T:
     """Call `load`, and ask the person at the terminal about each file of the current directory that it needs.
 
-    `trusted` is `--trust`. Raises what `load` raises, and `UntrustedError` if there is no person to ask.
+    `trusted` is `--trust`. Raises what `load` raises, and `UntrustedError` if it cannot ask a person.
     """
     from playhead.config.trust import Trust, UntrustedError
 

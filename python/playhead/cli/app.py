@@ -54,8 +54,8 @@ COMMANDS: Final = {
 }
 """Each command as a user types it, with its module below `playhead` and its summary. The command is the
 function in that module whose name is the last word; its docstring begins with the summary. A module is
-imported only when its command runs, because to import all takes longer than the start of any. Only this table
-leads from the core to the commands of `agent`, `check` and `servers`."""
+imported only when its command runs, because importing all modules takes longer than any one command needs to
+start. Only this table leads from the core to the commands of `agent`, `check` and `servers`."""
 _GROUPS: Final = {
     "serve": "Run an example server, or a proxy that plays audio for a host.",
     "schema": "Show the template server's schemas, or validate messages.",

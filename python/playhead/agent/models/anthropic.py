@@ -120,7 +120,7 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC)
     if not messages:
         raise UsageError("messages: expected text or attachments to answer, got none")
     for each in messages:
-        each["content"].sort(key=lambda block: block["type"] != "tool_result")
+        each["content"].sort(key=lambda block: 0 if block["type"] == "tool_result" else 1)
     _end_without_space(messages[-1])
     body: dict[str, Any] = {
         "model": model,

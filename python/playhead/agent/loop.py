@@ -217,14 +217,14 @@ class ToolLoop:
         async def run(context: Context, params: TurnParams) -> TurnResult:
             request = params.request
             if context.state.aborted:
-                return _aborted()
+                return _aborted_result()
             # A request without tools is for the last answer, which no budget prevents.
             hit = context.state.meter.check(context.depth) if request.tools else None
             if hit is not None:
                 request = _last_request(request, hit)
             step, reply = await self._run_step(next, context, request)
             if reply is None or context.state.aborted:
-                return _aborted(step, reply)
+                return _aborted_result(step, reply)
             if hit is not None:
                 return _at_limit(reply, hit)
             if not request.tools or not reply.outcomes or reply.ended_by == "refused":
@@ -240,7 +240,7 @@ class ToolLoop:
                 tools=await self.list_tools(context),
             )
             deeper = replace(context, depth=context.depth + 1)
-            return _combined(reply, await self._api.reenter(deeper, TurnParams(request=next_request)))
+            return _combined_result(reply, await self._api.reenter(deeper, TurnParams(request=next_request)))
 
         return run
 
@@ -298,7 +298,7 @@ class ToolLoop:
         if not request.tools or not isinstance(runner, Prompting):
             return request
         added = runner.system_prompt(request.tools)
-        return replace(request, system=_joined(request.system, added)) if added else request
+        return replace(request, system=_joined_paragraphs(request.system, added)) if added else request
 
     async def _call_runner(self, context: Context, call: ToolCall) -> CallOutcome:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -365,7 +365,7 @@ def _end_reason(end: ReplyEnd) -> tuple[EndedBy, str]:
 
 def _last_request(request: ModelRequest, hit: Hit) -> ModelRequest:
     prompt = LAST_ANSWER.format(reason=hit.reason)
-    return replace(request, tools=(), system=_joined(request.system, prompt))
+    return replace(request, tools=(), system=_joined_paragraphs(request.system, prompt))
 
 
 def _at_limit(reply: TurnResult, hit: Hit) -> TurnResult:
@@ -374,7 +374,7 @@ def _at_limit(reply: TurnResult, hit: Hit) -> TurnResult:
     return replace(reply, ended_by=hit.budget, reason=hit.reason)
 
 
-def _aborted(step: ModelStep | None = None, reply: TurnResult | None = None) -> TurnResult:
+def _aborted_result(step: ModelStep | None = None, reply: TurnResult | None = None) -> TurnResult:
     if reply is not None:
         return replace(reply, ended_by="aborted", reason="the turn was aborted")
     return TurnResult(
@@ -388,7 +388,7 @@ def _aborted(step: ModelStep | None = None, reply: TurnResult | None = None) -> 
     )
 
 
-def _combined(first: TurnResult, rest: TurnResult) -> TurnResult:
+def _combined_result(first: TurnResult, rest: TurnResult) -> TurnResult:
     return replace(
         rest,
         messages=(*first.messages, *rest.messages),
@@ -405,5 +405,5 @@ def _add_counts(one: int | None, other: int | None) -> int | None:
     return None if one is None and other is None else (one or 0) + (other or 0)
 
 
-def _joined(*parts: str) -> str:
+def _joined_paragraphs(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)

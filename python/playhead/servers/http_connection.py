@@ -223,11 +223,7 @@ class HttpConnection:
         body = await self._read_body()
         if body is None:
             return
-        if (
-            request.method == b"GET"
-            and "websocket" in _header_tokens(request, b"upgrade")
-            and "upgrade" in _header_tokens(request, b"connection")
-        ):
+        if _asks_for_websocket(request):
             await self._upgrade(request)
             return
         gone = trio.Event()  # the client has left
@@ -397,6 +393,14 @@ def _never_ends(request: h11.Request, response: Message) -> bool:
     return is_listening and any(
         name.lower() == b"content-type" and value.startswith(b"text/event-stream")
         for name, value in response.get("headers", [])
+    )
+
+
+def _asks_for_websocket(request: h11.Request) -> bool:
+    return (
+        request.method == b"GET"
+        and "websocket" in _header_tokens(request, b"upgrade")
+        and "upgrade" in _header_tokens(request, b"connection")
     )
 
 

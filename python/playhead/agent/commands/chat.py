@@ -224,30 +224,12 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     from playhead.agent.commands.terminal_lines import TerminalLines
     from playhead.agent.playback_tools import player_tools
     from playhead.agent.recording import Recorder
-    from playhead.config.servers import default_servers, load_servers
-    from playhead.config.tools import default_approval_policy, default_sources
     from playhead.config.tools.files import user_tool_file
     from playhead.playback import Player
     from playhead.playback.player_tools import PLAYER_TOOLS
 
     view, summary = ChatView(terminal, verbose=setup.verbose), TurnSummary(report)
-
-    def load(trust: Trust) -> tuple[dict[str, ServerConfig] | None, ToolConfigSources, ApprovalPolicy]:
-        return (
-            default_servers(trust=trust) if setup.config is None else load_servers(setup.config),
-            default_sources(setup.tool_config, trust=trust),
-            default_approval_policy(setup.tool_config, trust=trust),
-        )
-
-    servers, sources, policy = await with_consent(terminal, load, trusted=setup.trusted)
-    policy = replace(policy, approved=setup.allow)
-    if servers is not None:
-        for each in servers.values():
-            terminal.hide(each.secrets)
-        servers = {
-            name: with_permissions(each, setup.allow_origins, setup.allow_paths)
-            for name, each in servers.items()
-        }
+    servers, sources, policy = await _load_configuration(setup, terminal)
     lines = TerminalLines(sys.stdin.fileno())
     conversation: TerminalChat | None = None
 
@@ -297,6 +279,31 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
         terminal.say(f"{escape_line(model.name)}, {count} tools; /help lists the commands")
         await conversation.run(questions)
     return EXIT_DONE
+
+
+async def _load_configuration(
+    setup: ChatSetup, terminal: Terminal
+) -> tuple[dict[str, ServerConfig] | None, ToolConfigSources, ApprovalPolicy]:
+    """Load the servers and the settings of their tools, and apply the options of the command to them."""
+    from playhead.config.servers import default_servers, load_servers
+    from playhead.config.tools import default_approval_policy, default_sources
+
+    def load(trust: Trust) -> tuple[dict[str, ServerConfig] | None, ToolConfigSources, ApprovalPolicy]:
+        return (
+            default_servers(trust=trust) if setup.config is None else load_servers(setup.config),
+            default_sources(setup.tool_config, trust=trust),
+            default_approval_policy(setup.tool_config, trust=trust),
+        )
+
+    servers, sources, policy = await with_consent(terminal, load, trusted=setup.trusted)
+    if servers is not None:
+        for each in servers.values():
+            terminal.hide(each.secrets)
+        servers = {
+            name: with_permissions(each, setup.allow_origins, setup.allow_paths)
+            for name, each in servers.items()
+        }
+    return servers, sources, replace(policy, approved=setup.allow)
 
 
 async def _run_single_turn(

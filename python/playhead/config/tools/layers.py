@@ -318,8 +318,8 @@ def _pattern_rank(config: ToolConfig, tier: int) -> tuple[int, int, int, bool, s
     """Return the sort key of a pattern: first the one with the most literal characters, then the fewest `*`,
     then the highest tier, then one with a separate server name, then alphabetically."""
     pattern = config.tool_id if config.tool is None else config.tool
-    wild = sum(char in WILDCARDS for char in pattern)
-    return (wild - len(config.tool_id), pattern.count("*"), tier, config.tool is None, config.tool_id)
+    n_wildcards = sum(1 for char in pattern if char in WILDCARDS)
+    return (n_wildcards - len(config.tool_id), pattern.count("*"), tier, config.tool is None, config.tool_id)
 
 
 def _identity(config: ToolConfig) -> object:

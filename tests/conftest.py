@@ -64,8 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than processors for `-n logical`: half of a run's time is spent on waiting."""
-    return (os.cpu_count() or 1) + 1
+    """Two workers more than processors for `-n logical`: much of a run's time is spent on waiting."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -184,7 +184,7 @@ class HttpModel(ABC):
 
     def _client(self) -> httpx2.AsyncClient:
         # A redirect would send the key and the conversation to an address that nobody has configured.
-        # The context is shared: loading the authorities takes 25 ms, per reply of a model that is not entered.
+        # The context is shared: loading the authorities takes 25 ms, per reply if it is not entered.
         verify = default_tls_context()
         return httpx2.AsyncClient(verify=verify, timeout=self._timeout, follow_redirects=False)
 

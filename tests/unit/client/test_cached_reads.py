@@ -435,9 +435,10 @@ class ChangingSong:
         return self.versions[self.now][1]
 
 
-async def test_no_stream_is_of_two_versions_in_200_runs(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("runs", [50, pytest.param(200, marks=pytest.mark.slow("four plays in each run"))])
+async def test_no_stream_is_of_two_versions(runs: int, autojump_clock: MockClock) -> None:
     outcomes = {"whole": 0, "changed": 0}
-    for seed in range(200):
+    for seed in range(runs):
         chance = random.Random(seed)
         cache, song = MemoryCache(), ChangingSong(chance)
 
@@ -466,8 +467,8 @@ async def test_no_stream_is_of_two_versions_in_200_runs(autojump_clock: MockCloc
         async with trio.open_nursery() as nursery:
             for _ in range(4):
                 nursery.start_soon(listen, chance, song, cache)
-    assert outcomes["whole"] > 200
-    assert outcomes["changed"] > 20
+    assert outcomes["whole"] > runs
+    assert outcomes["changed"] > runs / 10
 
 
 # --- claims -------------------------------------------------------------------------------------------------

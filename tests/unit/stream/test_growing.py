@@ -159,6 +159,12 @@ async def test_a_file_that_would_lack_dropped_bytes_is_an_error(autojump_clock: 
             await stream.read_all()
 
 
+async def test_an_impossible_earliest_byte_is_an_error_of_the_server(autojump_clock: MockClock) -> None:
+    growth = Growth(data=DATA, schedule=[(0.0, 1000), (9.0, 2000)], earliest_at=[(0.0, 10**30)])
+    with pytest.raises(ServerError, match="dropped"):
+        await read_all(growth, PLAY)
+
+
 async def test_a_source_that_fails_is_an_error_after_its_last_byte(autojump_clock: MockClock) -> None:
     growth = Growth(data=DATA[:20_000], schedule=steady(10_000, 2), fails=True)
     got = bytearray()

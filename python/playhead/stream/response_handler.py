@@ -174,6 +174,8 @@ class ResponseHandler:
         earliest = data.get(EARLIEST_META)
         if is_size(earliest) and earliest > request.start:
             self.earliest = max(self.earliest or 0, earliest)
+            if self.planner.present_bytes is not None:
+                self.planner.set_growing(trio.current_time(), earliest)
             self.planner.hold_pages(True)  # until the reader has read all bytes before
             self.planner.on_error(request.id, trio.current_time(), "lost")
             return

@@ -98,6 +98,8 @@ class RadioReader:
         except HttpRefusedError as error:
             self._loss = error
             raise self._broken(start, "it refuses another connection") from error
+        if (body.mime_type or "").lower().startswith("text/"):
+            raise TransportError(f"{self._server}: expected audio, got an answer of type {body.mime_type}")
         self._connection = _Connection(body)
         self.live.begin_part(start)
         return body

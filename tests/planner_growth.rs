@@ -144,7 +144,14 @@ fn a_source_that_paused_for_long_may_pause_for_three_times_as_long() {
 /// The first answers tell that the resource grows, when three pages are in flight. They arrive in any order.
 #[test]
 fn a_resource_that_turns_out_to_grow_is_read_on_at_its_present_end() {
-    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
         let mut planner = Planner::new(Settings::new(1 << 20)).unwrap();
         let burst: Vec<_> = std::iter::from_fn(|| planner.next(0.0, 0)).collect();
         assert_eq!(burst.len(), 3);

@@ -1,0 +1,103 @@
+"""Seeks of a player in live items: refused ones, and those of an item that waits for bytes yet to be made."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+import httpx2
+import pytest
+import trio
+
+from playhead.errors import SeekError
+from playhead.playback import ItemStart, Player, Status
+from playhead.stream.options import StreamOptions
+from playhead.stream.reader import RangeStream
+from tests.live_kit import MemoryWeb
+from tests.servers.growth import Growth
+from tests.servers.wave import wave_header
+from tests.unit.playback.pieces import DATA, fast, wait_until
+
+SILENCE = wave_header(2**31) + bytes(400_000)
+
+
+@dataclass
+class LiveMedia:
+    """A live stream that the player opens with `opened`."""
+
+    opened: Callable[[], AbstractAsyncContextManager[RangeStream]]
+    title: str = "live"
+    mime_type: str | None = None
+    uri: str | None = None
+    size_bytes: int | None = None
+
+    def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[RangeStream]:
+        return self.opened()
+
+
+@asynccontextmanager
+async def playing(media: LiveMedia) -> AsyncIterator[Player]:
+    async with Player(fast()) as player:
+        events = player.events()
+        with trio.fail_after(20):
+            await player.play(media)
+            while not isinstance(await events.receive(), ItemStart):
+                pass
+            yield player
+
+
+async def wait_heard(player: Player, frames: int) -> None:
+    """Wait until `frames` were taken, or the item is over."""
+    over = {Status.IDLE, Status.ERROR}
+    await wait_until(lambda: player.snapshot().frames >= frames or player.snapshot().status in over)
+    assert player.snapshot().last_error is None
+    assert player.snapshot().frames >= frames
+
+
+@pytest.mark.parametrize(
+    ("name", "mime_type", "frames"),
+    [("bare.mp3", "audio/mpeg", 30_000), ("chord.flac", "audio/flac", 30_000)],
+)
+async def test_a_radio_that_cannot_seek_refuses_and_plays_on(name: str, mime_type: str, frames: int) -> None:
+    audio, goes_on = (DATA / name).read_bytes(), trio.Event()
+
+    async def send() -> AsyncIterator[bytes]:
+        yield audio[: len(audio) // 2]
+        await goes_on.wait()
+        yield audio[len(audio) // 2 :]
+        await trio.sleep_forever()
+
+    def station(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"icy-name": "x", "content-type": mime_type}, content=send())
+
+    web = MemoryWeb({"/live": station})
+    async with playing(LiveMedia(lambda: web.opened("/live"))) as player:
+        with pytest.raises(SeekError, match="got a radio, which is heard as it is sent"):
+            await player.seek(10.0)
+        goes_on.set()
+        await wait_heard(player, frames)
+
+
+@pytest.mark.parametrize("seconds", [0.2, 100.0])
+async def test_an_item_that_waits_for_growth_seeks_at_once(seconds: float) -> None:
+    growth = Growth(data=SILENCE, schedule=[(0.0, 300_000), (1000.0, len(SILENCE))], notifies=True)
+    options = StreamOptions(profile="play", capacity_bytes=65_536)
+    async with playing(LiveMedia(lambda: growth.open(options))) as player:
+        await wait_heard(player, 70_000)
+        assert await player.seek(seconds)
+
+
+async def test_an_item_whose_server_has_dropped_the_place_refuses_and_plays_on() -> None:
+    growth = Growth(data=SILENCE, schedule=[(0.0, 100_000), (1000.0, 0)])
+    options = StreamOptions(profile="play", capacity_bytes=65_536)
+    async with playing(LiveMedia(lambda: growth.open(options))) as player:
+        await wait_heard(player, 20_000)
+        growth.earliest_at, growth.schedule = [(0.0, 200_000)], [(0.0, 300_000), (1000.0, 0)]
+        await wait_heard(player, 45_000)
+        with pytest.raises(SeekError, match="expected a stream that can continue at byte 44"):
+            await player.seek(0.0)
+        growth.schedule = [(0.0, len(SILENCE))]
+        await player.wait_finished()
+        skipped_bytes = -(-100_000 // 288) * 288
+        assert player.snapshot().frames == (400_000 - skipped_bytes) // 4

@@ -203,8 +203,8 @@ def carrier_factory(
     show_url: ShowUrl | None = None,
     wait_for_stream: bool = False,
 ) -> CarrierFactory:
-    """Return the factory for `target`. Raises `ConfigError` for another type, for unusable TLS files, and for OAuth
-    over a WebSocket."""
+    """Return the factory for `target`. Raises `ConfigError` for another type, for unusable TLS files, and for
+    OAuth over a WebSocket."""
     if isinstance(target, StartedServer):
         return _process(target.config, limits, target.process)
     if not isinstance(target, ServerConfig):

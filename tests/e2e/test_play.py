@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.server
 import json
+import os
 import re
 import subprocess
 import sys
@@ -239,12 +240,17 @@ def test_ls_lists_tools_resources_templates_and_prompts(shared: SharedServers) -
         ((DATA / "chord.wav").read_bytes, ["stdin"]),
         ((DATA / "gapless.mp3").read_bytes, ["stdin"]),
         (lambda: f"{DATA}/chord.wav\n{DATA}/gapless.mp3\n".encode(), ["chord", "gapless"]),
+        (lambda: b"na\xefve.wav\ncaf\xc3\xa9.wav\n", ["na\udcefve", "caf\u00e9"]),
     ],
 )
 def test_stdin_is_audio_or_a_playlist(source: object, items: list[str], tmp_path: Path) -> None:
     assert callable(source)
+    for name in (b"na\xefve.wav", b"caf\xc3\xa9.wav"):
+        (tmp_path / os.fsdecode(name)).write_bytes((DATA / "chord.wav").read_bytes())
     command = [*PLAYHEAD, "play", "-", *QUIET, "--json"]
-    done = subprocess.run(command, input=source(), capture_output=True, env=environment(), check=False)
+    done = subprocess.run(
+        command, input=source(), capture_output=True, env=environment(), check=False, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert [it["title"] for it in json.loads(done.stdout)["items"]] == items
 

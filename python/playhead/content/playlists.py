@@ -7,6 +7,7 @@ HLS playlist (RFC 8216) is written as an M3U, but its entries are the segments o
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import PurePath
@@ -144,13 +145,11 @@ def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS)
         LimitError: `data` has more than `Limits.playlist_bytes` or `Limits.playlist_entries`.
     """
     _check(base, "playlist_bytes", "bytes", limits.playlist_bytes, len(data))
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("cp1252", "replace")
-    lines = [stripped for line in re.split(r"[\r\n]+", text) if (stripped := line.strip())]
+    rows_of_bytes = re.split(rb"[\r\n]+", data.removeprefix(codecs.BOM_UTF8))
+    lines = [stripped for line in rows_of_bytes if (stripped := _decoded(line).strip())]
+    text = "\n".join(lines)
     got = ""
-    if "\0" in text or text.lstrip().startswith("<"):
+    if "\0" in text or text.startswith("<"):
         got = "HTML, XML or binary data"
     elif is_hls(data):
         return (PlaylistEntry(base, "", is_hls=True),)
@@ -162,6 +161,13 @@ def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS)
         raise ContentError(f"{_where(base)}expected a playlist (M3U or PLS) of audio, got {got}", offset=0)
     _check(base, "playlist_entries", "entries", limits.playlist_entries, len(entries))
     return entries
+
+
+def _decoded(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:  # each line by itself: a list of files may have names in both
+        return line.decode("cp1252", "replace")
 
 
 def _check(base: str, name: str, unit: str, allowed: int, got: int) -> None:

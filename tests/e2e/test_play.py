@@ -133,7 +133,11 @@ def test_items_of_one_format_follow_without_a_gap(origin: Origin, tmp_path: Path
         ("/page", 1, "expected audio or a playlist, got a page of HTML (text/html)"),
         ("/conversation.jsonl", 1, "expected audio or a playlist, got text (application/octet-stream)"),
         ("/none.mp3", 1, "expected audio or a playlist, got HTTP 404"),
-        ("/none", 3, "expected audio, a playlist or an MCP server; a GET got HTTP 404; could not connect"),
+        (
+            "/none",
+            3,
+            "/none: expected audio, a playlist or an MCP server, got HTTP 404 to a GET; check the URL",
+        ),
     ],
 )
 def test_a_url_without_audio_is_an_error_that_says_what_was_tried(

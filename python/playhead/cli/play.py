@@ -157,7 +157,8 @@ def play(
                 if not got:
                     raise
                 raise ConnectError(
-                    f"expected audio, a playlist or an MCP server; a GET got {got}; {error}"
+                    f"{redacted_url(server)}: expected audio, a playlist or an MCP server, got {got} to a"
+                    f" GET; check the URL (as an MCP endpoint: {error})"
                 ) from error
             if what is None:
                 from playhead.cli.listing import show_playable

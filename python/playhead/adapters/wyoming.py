@@ -50,7 +50,7 @@ class WyomingSink(FramesSink):
         """Return a sink in the format that the service states; in the default format if it states none, or
         none of 16 bits.
 
-        Raises `ConnectError` if there is no service, as playing does.
+        Raises `ConnectError` if the service does not listen, as playing does.
         """
         with trio.move_on_after(ANSWER_SECONDS):
             async with await _connected(host, port) as stream:

@@ -58,6 +58,7 @@ def test_words_are_media_if_each_is_a_url_a_path_or_stdin(words: list[str], are:
         (["sang.mp3"], "'sang.mp3': no such file"),
         (["My Song.mp3"], "'My Song.mp3': no such file"),
         (["sang.mp3", "song.mp3"], "'sang.mp3': no such file"),
+        (["ftp://a.example/sang.mp3"], "expected an http:// or https:// URL, got ftp://"),
         (["nobody", "tool", "x=1"], "'nobody': no such file, and no server or program has this name"),
     ],
 )

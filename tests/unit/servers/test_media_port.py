@@ -214,3 +214,14 @@ def test_an_unusable_table_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "media.jsonl").write_text("[]\n")
     with pytest.raises(UsageError, match="cannot be used for media addresses: expected lines of objects"):
         MediaTable(tmp_path)
+
+
+def test_the_table_is_in_the_home_directory_not_in_a_directory_named_with_a_tilde(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    MediaTable(Path("~/state/proxy"))
+    assert [str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.jsonl")] == [
+        "home/state/proxy/media.jsonl"
+    ]

@@ -134,7 +134,7 @@ class Session:
             list_tools=self.list_tools,
             list_raw=self._list,
             reads=self._reads,
-            start_soon=supervisor.nursery.start_soon,
+            start_soon=supervisor.start_soon,
             updates=supervisor.updates,
         )
 

@@ -70,6 +70,7 @@ class Web:
         self._rate = LinkRate()
         self._begun: dict[str, HttpRangeReader] = {}
         """The readers of `ask` that nobody uses yet."""
+        self._answered = set[Origin]()
 
     def media(self, url: str, *, title: str = "", mime_type: str | None = None) -> ResourceMedia:
         """Make a playable item of a URL; the last segment of its path is its title by default."""
@@ -83,6 +84,7 @@ class Web:
         reader = self._reader(url)
         try:
             body = await reader.begin()
+            self._answered.add(origin_of(url))
         except HttpRefusedError as error:
             if error.status not in REFUSALS:
                 raise
@@ -103,6 +105,10 @@ class Web:
         else:
             await reader.aclose()
         return WebAnswer(kind=kind, got=got, media=media)
+
+    def has_answered(self, url: str) -> bool:
+        """Return whether the origin of `url` has answered `ask`, for any URL."""
+        return origin_of(url) in self._answered
 
     async def read_playlist(self, answer: WebAnswer) -> bytes:
         """Read the whole of a playlist, or just more than `Limits.playlist_bytes`."""

@@ -173,6 +173,11 @@ class Session:
         """Protocol faults of the server so far, on all connections."""
         return self._supervisor.faults()
 
+    def may_share(self, stream: RangeStream) -> bool:
+        """Return whether other sessions with this server and these credentials may have the bytes of a
+        stream that has delivered some, if its link names their version. See `cacheScope` of the protocol."""
+        return self._reads.may_leave(stream.statistics().cache_scope)
+
     # --- liveness ----------------------------------------------------------------------------------
 
     async def wait_lost(self) -> str:

@@ -27,7 +27,7 @@ from playhead.client.session.requests import OnProgress
 from playhead.client.session.session import Session
 from playhead.client.transports.server_process import StartedServer
 from playhead.config.tools import ApprovalPolicy
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, ServerError
 from playhead.playback.player_tools import PLAYER_TOOLS
 from playhead.protocol import messages
 from playhead.servers.access import Access
@@ -37,11 +37,11 @@ from playhead.servers.proxy import ProxyOptions
 from playhead.servers.proxy.call_permission import CallPermission
 from playhead.servers.proxy.host_session import Context, HostSession, HostSessions
 from playhead.servers.proxy.media_port import MediaPort
-from playhead.servers.proxy.media_table import MediaTable
+from playhead.servers.proxy.media_table import MediaEntry, MediaTable
 from playhead.servers.proxy.relay import Relay
 from playhead.servers.proxy.result_audio import ADDRESS_META, ResultAudio
 from playhead.servers.proxy.upstream import LISTS, Upstream, wire_error, without_unmet_schema
-from playhead.servers.ranged_resource import ranged_resource
+from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND, ranged_resource
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.websocket import websocket_routes
 
@@ -360,7 +360,7 @@ async def _serve_media(
         async with trio.open_nursery() as nursery:
             own: list[HostSession] = []
 
-            async def session(name: str) -> Session:
+            async def session(entry: MediaEntry) -> Session:
                 if not own:
                     own.append(
                         HostSession(
@@ -374,7 +374,14 @@ async def _serve_media(
                     )
                     nursery.start_soon(own[0].run)
                 await own[0].wait_opened()
-                return await next(each for each in own[0].upstreams if each.name == name).session()
+                for each in own[0].upstreams:
+                    if (each.name, each.identity) == (entry.server, entry.identity):
+                        return await each.session()
+                raise ServerError(
+                    f"the server {entry.server!r} of this address is no longer behind the proxy",
+                    code=RESOURCE_NOT_FOUND,
+                    data={"server": entry.server},
+                )
 
             base = base_url(sock, scheme="http" if tls is None else "https")
             relay = Relay(table=table, session=session, nursery=nursery, base_url=base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -17,6 +18,7 @@ from playhead.client.hub.server import HubServer, ServerStatus
 from playhead.client.session.requests import OnProgress, list_all, typed
 from playhead.client.session.session import Session
 from playhead.client.session.tool_calls import has_default_hints
+from playhead.config.servers import server_identity
 from playhead.errors import PlayheadError, ServerError
 from playhead.limits import Limits
 from playhead.protocol.revisions import REVISIONS, Revision
@@ -76,6 +78,13 @@ class Upstream:
         if self.server.session is None or (status is ServerStatus.LOST and is_process):
             await self.server.connect()
         return self.server.live_session()
+
+    @property
+    def identity(self) -> str:
+        """A digest of the server's URL or command; empty for a server object in this process."""
+        if self.server.config is None:
+            return ""
+        return hashlib.sha256(json.dumps(server_identity(self.server.config)).encode()).hexdigest()
 
     @property
     def revision(self) -> Revision | None:

@@ -17,6 +17,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.message import ServerMessageMetadata
 
 from playhead import connect
+from playhead.client.session import list_changed
 from playhead.client.session.backchannel import Backchannel
 from playhead.client.session.elicitation import Question, RefusedError, Reply
 from playhead.client.session.session import Session
@@ -326,6 +327,48 @@ async def test_a_server_that_dies_is_started_again_each_time() -> None:
             with pytest.raises(ServerError, match="ended"):
                 await session.call_tool("die")
             assert (await session.call_tool("echo", {"a": 1})).text == "{'a': 1}"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_subscription_is_renewed_with_a_server_that_was_lost(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_changed, "RETRY_SECONDS", (0.0,) * 5)
+    updates, updated = trio.open_memory_channel[object](9)
+
+    def note(method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/resources/updated":
+            updates.send_nowait(params["uri"])
+
+    config = ServerConfig(name="old", command=(sys.executable, "-m", "tests.servers.old_asking"))
+    back = Backchannel(ask=Host().ask, on_notification=note)
+    async with (
+        open_proxy({"old": config}, None, ProxyOptions()) as proxy,
+        connect(proxy, mode=mode, backchannel=back) as session,
+        trio.open_nursery() as nursery,
+    ):
+        if mode == "legacy":
+            await session.request("resources/subscribe", {"uri": "song://1"})
+        else:
+            nursery.start_soon(session.listen, {"resourceSubscriptions": ["song://1"]})
+        with trio.fail_after(20):
+            while not updated.statistics().current_buffer_used:  # a `listen` is acknowledged later
+                await session.call_tool("touch")
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            while updated.statistics().current_buffer_used:
+                assert await updated.receive() == "song://1"
+            with pytest.raises(ServerError, match="ended"):
+                await session.call_tool("die")
+            assert await updated.receive() == "song://1"  # it may have changed meanwhile
+            await session.call_tool("touch")
+            assert await updated.receive() == "song://1"
+        if mode == "legacy":
+            await session.request("resources/unsubscribe", {"uri": "song://1"})
+            await session.call_tool("touch")
+            assert not updated.statistics().current_buffer_used
+            with pytest.raises(ServerError, match="no such song"):
+                await session.request("resources/subscribe", {"uri": "song://missing"})
+        nursery.cancel_scope.cancel()
 
 
 # --- approvals -------------------------------------------------------------------------------------------

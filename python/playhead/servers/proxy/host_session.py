@@ -10,7 +10,7 @@ is answering, else to the host's own stream. Notifications pass between the gene
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,7 +38,7 @@ from playhead.errors import ConnectError, PlayheadError, RemoteError
 from playhead.limits import Limits
 from playhead.protocol.messages import INVALID_REQUEST
 from playhead.protocol.revisions import REVISIONS, SUBSCRIPTION_META
-from playhead.servers.proxy.upstream import Upstream, schemes
+from playhead.servers.proxy.upstream import Upstream, schemes, wire_error
 
 NOTIFICATIONS_QUEUED: Final = 256
 """Limits the notifications that wait for a slow host. Further ones are dropped: all of them are advisory."""
@@ -116,6 +116,9 @@ class HostSession:
         self._queue, self._queued = trio.open_memory_channel[Any](NOTIFICATIONS_QUEUED)
         self._opened = trio.Event()
         self._leave = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._subscribed: dict[tuple[str, str], trio.CancelScope] = {}
+        """The host's subscriptions to resources, by server and URI, if it has a handshake."""
 
     async def run(self) -> None:
         """Connect to the servers, and stay connected until `leave`."""
@@ -126,6 +129,7 @@ class HostSession:
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._pass_notifications)
+                self._nursery = nursery
                 async with trio.open_nursery() as connecting:
                     for each in self.upstreams:
                         connecting.start_soon(each.server.connect)
@@ -149,6 +153,8 @@ class HostSession:
 
     def _upstream(self, name: str, scheme: str, target: HubTarget, nursery: trio.Nursery) -> Upstream:
         def changed(state: ServerState) -> None:
+            if state.status is ServerStatus.CONNECTED:
+                upstream.connected.unpark_all()
             if state.status is ServerStatus.CONNECTED and self._opened.is_set():
                 for method in _CHANGES:  # the host may have a list without this server, or an old one
                     self._take(upstream, method, {})
@@ -236,7 +242,7 @@ class HostSession:
         meta = dict(meta) if isinstance(meta, Mapping) else {}
         id = meta.pop(SUBSCRIPTION_META, None)
         if method == ACKNOWLEDGED and str(id).startswith("subscription-") and upstream.subscribing:
-            upstream.subscribing.pop(0).set()
+            upstream.subscribing.pop(0)()
         if method in _NOT_PASSED or (id is not None and not str(id).startswith("subscription-")):
             return
         if meta:
@@ -297,56 +303,79 @@ class HostSession:
             self._listeners.remove(listener)
         return {"resultType": "complete", "_meta": meta}
 
+    async def subscribe(self, upstream: Upstream, uri: str) -> None:
+        """Subscribe to a resource for a host with a handshake, until `unsubscribe`. Raises `MCPError`."""
+        if (upstream.name, uri) in self._subscribed:
+            return
+        wanted = {"resourceSubscriptions": [f"{upstream.scheme}{uri}"]}
+        scope = trio.CancelScope()
+        assert self._nursery is not None
+        error = await self._nursery.start(partial(self._subscribe, upstream, wanted, scope=scope))
+        if error is not None:
+            scope.cancel()
+            raise wire_error(error)
+        self._subscribed[upstream.name, uri] = scope
+
+    def unsubscribe(self, upstream: Upstream, uri: str) -> None:
+        """End what `subscribe` began, if anything."""
+        if (scope := self._subscribed.pop((upstream.name, uri), None)) is not None:
+            scope.cancel()
+
     async def _subscribe(
         self,
         upstream: Upstream,
         wanted: Mapping[str, Any],
         *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+        scope: trio.CancelScope | None = None,
+        task_status: trio.TaskStatus[PlayheadError | None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Subscribe with a server, and again if that ends, for a while. Cancelled with the host's
-        subscription. It has started once the server has acknowledged, or failed."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._stay_subscribed, upstream, wanted, acknowledged := trio.Event())
-            await acknowledged.wait()
-            task_status.started()
+        """Subscribe with a server, again after each loss, until cancelled. It has started once the server has
+        acknowledged or failed, with the error."""
+        failures: list[PlayheadError] = []
+        with scope or trio.CancelScope():
+            async with trio.open_nursery() as nursery:
+                acknowledged = trio.Event()
+                nursery.start_soon(self._stay_subscribed, upstream, wanted, acknowledged, failures)
+                await acknowledged.wait()
+                task_status.started(failures[0] if failures else None)
 
     async def _stay_subscribed(
-        self, upstream: Upstream, wanted: Mapping[str, Any], acknowledged: trio.Event
+        self,
+        upstream: Upstream,
+        wanted: Mapping[str, Any],
+        acknowledged: trio.Event,
+        failures: list[PlayheadError],
     ) -> None:
         uris = wanted.get("resourceSubscriptions") or ()
         own = [uri[len(upstream.scheme) :] for uri in uris if uri.startswith(upstream.scheme)]
+
+        def subscribed() -> None:
+            if acknowledged.is_set():  # updates may have been missed
+                for uri in own:
+                    self._take(upstream, _UPDATED, {"uri": f"{upstream.scheme}{uri}"})
+            acknowledged.set()
 
         async def hold() -> bool:
             try:
                 session = await upstream.session()
                 if REVISIONS[session.protocol_version].has_listen:
                     kinds = {key: True for key in _CHANGES.values() if wanted.get(key) is True}
-                    upstream.subscribing.append(acknowledged)
+                    upstream.subscribing.append(subscribed)
                     await session.listen({**kinds, **({"resourceSubscriptions": own} if own else {})})
-                else:
-                    await self._subscribe_each(session, own, acknowledged)
+                elif own:  # changes of lists need no subscription in these revisions
+                    await session.subscribe(own, subscribed)
+                return bool(own) or REVISIONS[session.protocol_version].has_listen
+            except PlayheadError as error:
+                failures.append(error)
+                raise
             finally:
                 acknowledged.set()
-                if acknowledged in upstream.subscribing:
-                    upstream.subscribing.remove(acknowledged)
-            return True
+                if subscribed in upstream.subscribing:
+                    upstream.subscribing.remove(subscribed)
 
-        await hold_again(hold)
-
-    async def _subscribe_each(self, session: Session, uris: Iterable[str], acknowledged: trio.Event) -> None:
-        """Subscribe to resources as in revisions with a handshake, whose lists need no subscription."""
-        subscribed: list[str] = []
-        try:
-            for uri in uris:
-                await session.request("resources/subscribe", {"uri": uri})
-                subscribed.append(uri)
-            acknowledged.set()
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True), trio.move_on_after(1.0), suppress(PlayheadError):
-                for uri in subscribed:
-                    await session.request("resources/unsubscribe", {"uri": uri})
+        while True:
+            await hold_again(hold)
+            await upstream.connected.park()
 
 
 def _notification(method: str, params: dict[str, Any]) -> Any:

@@ -230,7 +230,11 @@ class ProxyServer:
         host = await context.lifespan_context.of(context)
         params = _params(context)
         upstream, uri = self._addressed(host, str(params["uri"]))
-        return await self._pass(host, upstream, context, {**params, "uri": uri})
+        if context.method == "resources/subscribe":
+            await host.subscribe(upstream, uri)
+        else:
+            host.unsubscribe(upstream, uri)
+        return {}
 
     async def _set_level(self, context: Context, _level: object) -> dict[str, Any]:
         host = await context.lifespan_context.of(context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -61,8 +61,10 @@ class Upstream:
     limits: Limits
     calls: list[Any] = field(default_factory=list)
     """The host's requests that this server is answering, the newest last."""
-    subscribing: list[trio.Event] = field(default_factory=list)
-    """Set, in order, as the server acknowledges the subscriptions."""
+    subscribing: list[Callable[[], None]] = field(default_factory=list)
+    """Called, in order, as the server acknowledges the subscriptions."""
+    connected: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
+    """Wakes its tasks when the server has a connection again."""
     tools: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """The tools of the last listing, without annotations that prove nothing."""
 

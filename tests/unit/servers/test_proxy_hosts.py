@@ -231,6 +231,17 @@ async def test_log_messages_pass_before_the_result_and_to_their_host_only() -> N
     assert not [method for method, _ in two.notified if method == "notifications/message"]
 
 
+async def test_over_stdio_a_notification_never_passes_after_the_result_that_it_preceded() -> None:
+    host = Host()
+    old = f"{sys.executable} -m tests.servers.old_asking"
+    proxy = [sys.executable, "-m", "playhead", "serve", "proxy", old, "--sink", "none"]
+    async with connected(host, proxy) as session:
+        await session.request("resources/subscribe", {"uri": "song://1"})
+        for count in range(1, 21):
+            await session.call_tool("touch")
+            assert [method for method, _ in host.notified] == ["notifications/resources/updated"] * count
+
+
 @pytest.mark.parametrize("transport", ["memory", "http"])
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_progress_passes(transport: str, mode: str) -> None:

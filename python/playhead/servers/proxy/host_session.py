@@ -114,6 +114,11 @@ class HostSession:
         """The server and the server's own name of each listed tool and prompt, by kind and name."""
         self._listeners: list[_Listener] = []
         self._queue, self._queued = trio.open_memory_channel[Any](NOTIFICATIONS_QUEUED)
+        self._acknowledging = 0
+        """The host's subscriptions that wait for the servers, and with them its further requests."""
+        self._acknowledged = trio.lowlevel.ParkingLot()
+        self._pending = 0
+        """The notifications that have not been passed on yet."""
         self._opened = trio.Event()
         self._leave = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -206,6 +211,8 @@ class HostSession:
     async def answering(self, upstream: Upstream, context: Context) -> AsyncIterator[None]:
         """Let the server's requests and notifications go to this request of the host while the body runs."""
         assert context.request_id is not None
+        while self._acknowledging and not self._is_shared:  # the request may cause what was subscribed to
+            await self._acknowledged.park()
         call = _Call(context.session, context.request_id)
         upstream.calls.append(call)
         try:
@@ -261,6 +268,7 @@ class HostSession:
             return  # it may belong to another host
         with suppress(trio.WouldBlock):
             self._queue.send_nowait((call, method, params))
+            self._pending += 1
 
     async def _pass_notifications(self) -> None:
         async for item in self._queued:
@@ -273,10 +281,11 @@ class HostSession:
                 related = None if call is None else call.request_id
                 with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                     await to.send_notification(_notification(method, params), related_request_id=related)
+            self._pending -= 1
 
     async def _flush(self) -> None:
         """Wait until the notifications that a server sent before its answer have been passed on."""
-        if self._queue.statistics().current_buffer_used:
+        if self._pending:
             passed = trio.Event()
             await self._queue.send(passed)
             await passed.wait()
@@ -289,12 +298,20 @@ class HostSession:
         send, receive = trio.open_memory_channel[tuple[str, dict[str, Any]]](NOTIFICATIONS_QUEUED)
         listener = _Listener(wanted, send)
         self._listeners.append(listener)
+        self._acknowledging += 1
         pass_on = partial(context.session.send_notification, related_request_id=context.request_id)
         try:
             async with aclosing(receive), trio.open_nursery() as nursery:
-                with trio.move_on_after(SUBSCRIBE_SECONDS):
-                    for upstream in self.upstreams:
-                        await nursery.start(self._subscribe, upstream, wanted)
+                waits = [trio.Event() for _ in self.upstreams]
+                for upstream, wait in zip(self.upstreams, waits, strict=True):
+                    nursery.start_soon(self._stay_subscribed, upstream, wanted, wait, [])
+                try:
+                    with trio.move_on_after(SUBSCRIBE_SECONDS):
+                        for wait in waits:
+                            await wait.wait()
+                finally:
+                    self._acknowledging -= 1
+                    self._acknowledged.unpark_all()
                 acknowledged = {"notifications": dict(wanted), "_meta": meta}
                 await pass_on(_notification(ACKNOWLEDGED, acknowledged))
                 async for method, params in receive:

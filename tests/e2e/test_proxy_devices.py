@@ -1,4 +1,4 @@
-"""The proxy is killed while devices read from its media port, and started again: they play on."""
+"""Devices play from a proxy with `playhead play`: over its media port, and as an MCP server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import trio
 
 from playhead import connect
 from playhead.servers.proxy.result_audio import ADDRESS_META
-from tests.e2e.command import AUDIO_SERVER, start
+from tests.e2e.command import AUDIO_SERVER, playhead, start
 from tests.e2e.forked import Forked
 from tests.servers.wave import wave_header
 
@@ -31,8 +31,8 @@ class Proxy(NamedTuple):
 
 
 @contextmanager
-def proxy(library: Path, state: Path, *, media_port: int = 0) -> Iterator[Proxy]:
-    command = ["serve", "proxy", f"{AUDIO_SERVER} --library {library}", "--sink", "none"]
+def proxy(library: Path, state: Path, *options: str, media_port: int = 0) -> Iterator[Proxy]:
+    command = ["serve", "proxy", f"{AUDIO_SERVER} --library {library}", "--sink", "none", *options]
     command += ["--transport", "http", "--port", "0", "--media-port", str(media_port)]
     with start(command, XDG_STATE_HOME=str(state)) as process:
         page, url = (process.stderr.readline().decode().split()[-1] for _line in range(2))
@@ -46,13 +46,26 @@ async def addresses_of(url: str) -> dict[str, str]:
     return {song: result.raw["_meta"][ADDRESS_META][0] for song, result in results.items()}
 
 
-def test_devices_play_on_when_the_proxy_is_killed_and_started_again(tmp_path: Path) -> None:
-    library = tmp_path / "library"
-    library.mkdir()
-    pcm = {song: song.encode() * (SONG_BYTES // len(song)) for song in SONGS}
-    pcm = {song: data[: len(data) // 4 * 4] for song, data in pcm.items()}
+def make_library(directory: Path, *, n_bytes: int) -> dict[str, bytes]:
+    """Write the songs, and return their samples."""
+    directory.mkdir()
+    pcm = {song: (song.encode() * n_bytes)[: n_bytes // 4 * 4] for song in SONGS}
     for song, data in pcm.items():
-        (library / f"{song}.wav").write_bytes(wave_header(44 + len(data)) + data)
+        (directory / f"{song}.wav").write_bytes(wave_header(44 + len(data)) + data)
+    return pcm
+
+
+def test_a_device_plays_an_address_and_a_link_through_the_proxy(tmp_path: Path) -> None:
+    pcm = make_library(library := tmp_path / "library", n_bytes=400_000)
+    with proxy(library, tmp_path, "--keep-links", f"{AUDIO_SERVER} --library {library}") as served:
+        address = trio.run(addresses_of, served.url)["ember"].rpartition("/")[2]
+        for what in (["musicPlayer", "query=ember"], [f"playhead-media://{address}"]):
+            heard = playhead("play", served.url, *what, "--sink", "pcm:-")
+            assert (heard.code, heard.stdout) == (0, pcm["ember"]), heard.stderr
+
+
+def test_devices_play_on_when_the_proxy_is_killed_and_started_again(tmp_path: Path) -> None:
+    pcm = make_library(library := tmp_path / "library", n_bytes=SONG_BYTES)
     with ThreadPoolExecutor() as threads, ExitStack() as stack:
         with proxy(library, tmp_path) as first:
             addresses = trio.run(addresses_of, first.url)

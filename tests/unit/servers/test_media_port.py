@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import re
 import stat
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -25,9 +27,10 @@ from playhead.config.servers import ServerConfig
 from playhead.errors import UsageError
 from playhead.servers.proxy import ProxyOptions
 from playhead.servers.proxy.media_table import LIFETIME_SECONDS, MediaEntry, MediaTable
-from playhead.servers.proxy.proxy_server import open_proxy
+from playhead.servers.proxy.proxy_server import open_proxy, serve
 from playhead.servers.proxy.result_audio import ADDRESS_META
 from playhead.servers.ranged_resource import ResourceBytes, ranged_resource
+from tests.servers.raw_origin import ignores_ranges, raw_origin
 from tests.servers.wave import wave_header
 
 
@@ -39,6 +42,8 @@ class FarServer:
     mime_type: str = "audio/wav"
     with_etag: bool = True
     cache_scope: Literal["public", "private"] = "private"
+    link_uri: str = ""
+    """The URI that links name in place of the songs'."""
     served_bytes: int = 0
     songs: dict[str, bytes] = field(default_factory=dict)
 
@@ -56,7 +61,8 @@ class FarServer:
                 block = {"type": "audio", "data": data, "mimeType": self.mime_type}
                 return {"resultType": "complete", "content": [block]}
             link = (await family.link(name=name)).model_dump(by_alias=True, exclude_none=True)
-            return {"resultType": "complete", "content": [{**link, "mimeType": self.mime_type}]}
+            link |= {"mimeType": self.mime_type} | ({"uri": self.link_uri} if self.link_uri else {})
+            return {"resultType": "complete", "content": [link]}
 
         async def read(start: int, end: int, name: str) -> ResourceBytes:
             data = self.song(name)
@@ -197,6 +203,56 @@ async def test_an_address_never_leads_to_another_server_of_the_same_name(tmp_pat
         404,
         "the server 'far' of this address is no longer behind the proxy\n",
     )
+
+
+async def test_what_a_hostile_server_links_to_is_not_fetched(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.wav"
+    secret.write_bytes(wave_header(44 + 400) + bytes(400))
+    far = FarServer()
+    async with (
+        raw_origin(ignores_ranges(secret.read_bytes())) as private,
+        house(far, tmp_path) as (host, http),
+    ):
+        for far.link_uri in (f"{private.url}/secret.wav", secret.as_uri(), "playhead-media://" + "0" * 32):
+            raw = (await host.call_tool("play", {"song": "a"})).raw
+            for address in raw.get("_meta", {}).get(ADDRESS_META, ()):
+                assert (await http.get(address, timeout=30)).status_code in (404, 502), far.link_uri
+    assert private.heads == []
+
+
+async def test_no_secret_of_the_configuration_reaches_a_device_the_page_or_the_table(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    far, secret = FarServer(), "canary-5up3r-s3cr3t-value-0123456789"
+    options = ProxyOptions(media_port=0, state_directory=tmp_path)
+    async with trio.open_nursery() as nursery:
+        behind = ProxyOptions(transport="http", port=0, token=secret)
+        url = await nursery.start(partial(serve, {"far": far.server()}, None, behind))
+        bearer = {"Authorization": f"Bearer {secret}"}
+        config = ServerConfig(name="far", url=f"{url}?key={secret}", headers=bearer)
+        async with (
+            open_proxy({"far": config}, None, options) as proxy,
+            connect(proxy) as host,
+            httpx2.AsyncClient(trust_env=False, follow_redirects=True) as http,
+        ):
+            result = await host.call_tool("play", {"song": "a"})
+            song = await http.get(result.raw["_meta"][ADDRESS_META][0])
+            assert song.content == far.song("a")
+            page_url = re.findall(r"page is at (\S+)", printed := capfd.readouterr().err)[-1]
+            page = await http.get(page_url)
+            place = urlsplit(page_url)
+            async with await trio.open_tcp_stream("127.0.0.1", place.port or 0) as stream:
+                cookie = f"cookie: playhead={place.query.removeprefix('token=')}"
+                head = f"GET /events HTTP/1.1\r\nhost: {place.netloc}\r\n{cookie}\r\n\r\n"
+                await stream.send_all(head.encode())
+                state = ""
+                while "results" not in state:
+                    state += (await stream.receive_some()).decode()
+        nursery.cancel_scope.cancel()
+    assert "far" in state
+    seen: list[object] = [host.handshake, result.raw, song.headers, page.text, page.headers, state, printed]
+    seen += [path.read_bytes() for path in (tmp_path / "proxy").iterdir()]
+    assert secret not in str(seen)
 
 
 async def test_addresses_work_after_a_restart(tmp_path: Path) -> None:

@@ -210,6 +210,19 @@ async def test_what_a_server_asks_reaches_only_the_host_that_called(tool: str) -
     assert len(one.asked) == len(two.asked) == 1
 
 
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+@pytest.mark.parametrize("blob", ["c29uZw==", 'x","uri":"evil', "not base64 \\"])
+async def test_a_blob_passes_over_http_as_the_server_sent_it(blob: str, mode: str) -> None:
+    async def read(_context: object, params: types.ReadResourceRequestParams) -> Any:
+        members = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return members | {"contents": [{"uri": params.uri, "blob": blob}]}
+
+    server: Server[Any] = Server("blobs", on_read_resource=read)
+    async with over_http(server) as url, connect(url, mode=mode) as session:
+        result = await session.request("resources/read", {"uri": "song://1"})
+    assert result["contents"] == [{"uri": "song://1", "blob": blob}]
+
+
 async def test_each_host_over_http_has_a_session_of_its_own_with_the_server() -> None:
     async with (
         over_http(asking()) as url,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -22,17 +22,19 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
+from playhead._core import check_base64
 from playhead.client.hub.server import HubTarget
 from playhead.client.session.requests import OnProgress
 from playhead.client.session.session import Session
 from playhead.client.transports.server_process import StartedServer
 from playhead.config.tools import ApprovalPolicy
-from playhead.errors import PlayheadError, ServerError
+from playhead.errors import Base64Error, PlayheadError, ServerError
 from playhead.playback.player_tools import PLAYER_TOOLS
 from playhead.protocol import messages
 from playhead.servers.access import Access
 from playhead.servers.http import base_url, bind, serve_app, serve_until_sigterm, tls_context
 from playhead.servers.http_sessions import streamable_http_app
+from playhead.servers.late_blob import LateBlob
 from playhead.servers.proxy import ProxyOptions
 from playhead.servers.proxy.call_permission import CallPermission
 from playhead.servers.proxy.host_session import Context, HostSession, HostSessions
@@ -208,7 +210,7 @@ class ProxyServer:
         params = _params(context)
         upstream, uri = self._addressed(host, str(params["uri"]))
         result = await self._pass(host, upstream, context, {**params, "uri": uri})
-        return {**_UNSHARED, **upstream.moved(result, "contents")}
+        return {**_UNSHARED, **_with_late_blob(context, upstream.moved(result, "contents"))}
 
     async def _get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
         host = await context.lifespan_context.of(context)
@@ -307,6 +309,17 @@ def _params(context: Context) -> dict[str, Any]:
     if isinstance(meta, Mapping) and (kept := {k: v for k, v in meta.items() if k not in _OWN_META}):
         params["_meta"] = kept
     return params
+
+
+def _with_late_blob(context: Context, result: dict[str, Any]) -> dict[str, Any]:
+    """Leave the blob of a page out of a result for HTTP, where it is put in last, unless it is not base64."""
+    late = LateBlob.of(context)
+    match result.get("contents"):
+        case [{"blob": str(blob)} as contents] if late is not None:
+            with suppress(Base64Error):
+                check_base64(blob)
+                return {**result, "contents": [{**contents, "blob": late.leave(blob)}]}
+    return result
 
 
 def _report(context: Context) -> OnProgress | None:

@@ -30,7 +30,7 @@ from playhead.cli.terminal import Terminal
 from playhead.concurrency import unwrap_exception_group
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
 from playhead.content.playlists import WEB_URL, Playlist, PlaylistEntry, is_playlist, playlist_items
-from playhead.errors import PlayheadError, UnsupportedFormatError, UsageError
+from playhead.errors import PlayheadError, TransportError, UnsupportedFormatError, UsageError
 from playhead.escaping import did_you_mean
 from playhead.limits import Limits
 from playhead.redaction import redacted_url
@@ -149,6 +149,12 @@ class Sources:
             async with trio.open_nursery() as nursery:
                 for place, word in enumerate(words):
                     nursery.start_soon(find_at, place, word)
+        for place, word in enumerate(words):
+            match media[place]:
+                case [_FailedMedia(error=TransportError())] if WEB_URL.match(word) and self.web.has_answered(
+                    word
+                ):
+                    media[place] = [self.web.media(word)]  # an outage: the stream is patient
         return [*chain.from_iterable(media)]
 
     async def of_answer(self, answer: WebAnswer) -> Sequence[Playable]:

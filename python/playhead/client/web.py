@@ -72,6 +72,7 @@ class Web:
         self._rate = LinkRate()
         self._begun: dict[str, HttpRangeReader] = {}
         """The readers of `ask` that nobody uses yet."""
+        self._answered = set[Origin]()
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,6 +92,7 @@ class Web:
         reader = self._reader(url)
         try:
             body = await reader.begin()
+            self._answered.add(origin_of(url))
         except HttpRefusedError as error:
             if error.status not in REFUSALS:
                 raise
@@ -111,6 +113,10 @@ class Web:
         else:
             await reader.aclose()
         return WebAnswer(kind=kind, got=got, media=media)
+
+    def has_answered(self, url: str) -> bool:
+        """Return whether the origin of `url` has answered `ask`, for any URL."""
+        return origin_of(url) in self._answered
 
     async def read_playlist(self, answer: WebAnswer) -> bytes:
         """Read the whole of a playlist, or just more than `Limits.playlist_bytes`."""

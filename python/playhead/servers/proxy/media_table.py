@@ -34,6 +34,8 @@ class MediaEntry:
     """The meaning of an address."""
 
     server: str
+    identity: str
+    """The identity of the server, because another one may have its name after a restart."""
     uri: str
     """The server's own URI; empty for audio that a result held itself."""
     title: str

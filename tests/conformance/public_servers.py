@@ -129,7 +129,12 @@ def sandboxed(server: Mapping[str, Any], programs: Path, namespaces: Sequence[st
         return text
 
     command = (*namespaces, "sh", "-c", SANDBOX, "sh", str(place), *map(filled, server["command"]))
-    env = {"HOME": str(home), **{name: filled(value) for name, value in server.get("env", {}).items()}}
+    # A repository around the build is none of the server's.
+    env = {
+        "HOME": str(home),
+        "GIT_CEILING_DIRECTORIES": str(place),
+        **{name: filled(value) for name, value in server.get("env", {}).items()},
+    }
     return ServerConfig(name=server["name"], command=command, env=env, cwd=str(work))
 
 

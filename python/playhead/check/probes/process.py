@@ -21,8 +21,8 @@ import mcp_types as types
 import trio
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from playhead.check.error_text import error_text
 from playhead.check.footprint import Footprint, changed_paths, footprint
-from playhead.check.probes.tool_judging import error_text
 from playhead.check.probes.tools import skip_reason
 from playhead.check.results import TestDraft
 from playhead.check.target import Target, limits_of

@@ -209,6 +209,7 @@ class HttpShelf:
         self.server = Talkative()
         self.sessions: set[str] = set()
         self.ended: set[str | None] = set()
+        self.is_dead = False
         self.sse = sse
         self.events = count(1)
         for name, method in changes.items():

@@ -11,7 +11,9 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
+import trio
 from jsonschema import Draft202012Validator
+from mcp_types import JSONRPCRequest
 
 from tests.servers.raw_http import MALFORMED, Exchange
 from tests.unit.check.check_kit import Json, text
@@ -144,6 +146,16 @@ class Talkative:
 
 def page(key: str, *items: Json) -> Answer:
     return lambda params: {key: list(items)} if "cursor" not in params else Refusal(-32602, "no such cursor")
+
+
+class SerialServer(RawServer):
+    """Reads a request only once the one before it is answered, which takes some milliseconds."""
+
+    async def run(self, read_stream: Any, write_stream: Any, *_args: Any, **_options: Any) -> None:
+        async for message in read_stream:
+            if isinstance(message.message, JSONRPCRequest):
+                await trio.sleep(0.005)
+                await self._answer(message.message, write_stream)
 
 
 def planted(

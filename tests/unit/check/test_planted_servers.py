@@ -19,6 +19,7 @@ from tests.unit.check.talkative import (
     CAPABILITIES,
     READ_ONLY,
     HttpShelf,
+    SerialServer,
     Talkative,
     answers,
     log,
@@ -180,6 +181,7 @@ SOUND: dict[str, RawServer] = {
     "progress in small steps of a growing total": planted(
         saying(before=lambda p: [*progress(p, 1, total=1), *progress(p, 1.5, total=9), *progress(p, 2)])
     ),
+    "one request at a time": SerialServer(Talkative().answers, capabilities=CAPABILITIES),
     "no completions": planted(answers("completion/complete", {"completion": {"values": []}})),
     "a calculator that names exceptions": planted(
         tool(

@@ -122,6 +122,7 @@ async def _probe_health(target: Target, url: str) -> None:
     """Ask the origin for `/health`. The specification doesn't define it, so it may be missing."""
     place = httpx2.URL(url)
     scheme = {"ws": "http", "wss": "https"}.get(place.scheme, place.scheme)
+    # Neither credentials nor the query are sent, so the URL has no secret to redact.
     health = place.copy_with(scheme=scheme, raw_path=b"/health", userinfo=b"", fragment=None)
     verify = isinstance(target.server, ServerConfig) and target.server.tls_verify
     with target.test("connection", "health endpoint", input={"GET": str(health)}) as draft:

@@ -68,51 +68,19 @@ _COMMON: Final[Mapping[str, str]] = {
     "command": "echo 1",
 }
 """Values that fit by the name alone, for parameters whose text has a grammar."""
-READS: Final = frozenset(
-    [
-        "get",
-        "read",
-        "fetch",
-        "load",
-        "show",
-        "describe",
-        "view",
-        "open",
-        "find",
-        "lookup",
-        "retrieve",
-    ]
-)
-WRITES: Final = frozenset(
-    [
-        "create",
-        "write",
-        "set",
-        "add",
-        "save",
-        "put",
-        "store",
-        "insert",
-        "append",
-        "update",
-        "record",
-        "remember",
-    ]
-)
+# fmt: off
+READS: Final = frozenset([
+    "get", "read", "fetch", "load", "show", "describe", "view", "open", "find", "lookup", "retrieve",
+])
+WRITES: Final = frozenset([
+    "create", "write", "set", "add", "save", "put", "store", "insert", "append", "update", "record",
+    "remember",
+])
 ENDS: Final = frozenset(["delete", "remove", "clear", "reset", "close", "drop", "end", "stop", "kill"])
-_CONTENTS: Final = frozenset(
-    [
-        "content",
-        "contents",
-        "text",
-        "body",
-        "value",
-        "data",
-        "note",
-        "message",
-        "description",
-    ]
-)
+_CONTENTS: Final = frozenset([
+    "content", "contents", "text", "body", "value", "data", "note", "message", "description",
+])
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,9 @@ from playhead.check.arguments.mine import ENDS, WRITES, MinedCase, MinedValue, R
 from playhead.check.error_text import texts_of
 from playhead.check.probes.asking import note, request_copy
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
-from playhead.check.probes.tools import skip_reason
+from playhead.check.probes.tools import is_read_only, skip_reason
 from playhead.check.results import TestDraft, TestResult
 from playhead.check.target import Target
-from playhead.client.session.tool_calls import has_default_hints
 from playhead.config.servers import ServerConfig
 from playhead.escaping import counted
 
@@ -155,8 +154,7 @@ def _learn_places(target: Target) -> None:
 def _may_mine(target: Target, tool: types.Tool) -> bool:
     if target.options.mine != "read-only":
         return target.options.mine == "all"
-    hints = tool.annotations
-    return hints is not None and hints.read_only_hint is True and not has_default_hints(target.tools)
+    return is_read_only(target, tool)
 
 
 async def _base(tool: types.Tool, style: int = 0) -> dict[str, Any] | None:

@@ -23,12 +23,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from playhead.check.error_text import error_text
 from playhead.check.footprint import Footprint, changed_paths, footprint
-from playhead.check.probes.tools import skip_reason
+from playhead.check.probes.tools import is_read_only, skip_reason
 from playhead.check.results import TestDraft
 from playhead.check.target import Target, limits_of
 from playhead.client.connector import connect
 from playhead.client.session.session import Session
-from playhead.client.session.tool_calls import has_default_hints
 from playhead.client.transports.server_process import ServerProcess, StartedServer, open_server
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, PlayheadError
@@ -107,7 +106,7 @@ async def probe_process(target: Target) -> None:
     tools = [
         tool
         for tool in target.tools
-        if tool.name in target.succeeded and _is_read_only(target, tool) and skip_reason(target, tool) is None
+        if tool.name in target.succeeded and is_read_only(target, tool) and skip_reason(target, tool) is None
     ]
     if not tools:
         return
@@ -122,11 +121,6 @@ async def probe_process(target: Target) -> None:
     except ConnectError as error:
         with target.test("process", "a process of its own") as draft:
             draft.skipped("process.memory", f"another process could not be started: {error}")
-
-
-def _is_read_only(target: Target, tool: types.Tool) -> bool:
-    hints = tool.annotations
-    return hints is not None and hints.read_only_hint is True and not has_default_hints(target.tools)
 
 
 @dataclass(slots=True, kw_only=True)

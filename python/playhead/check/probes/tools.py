@@ -71,22 +71,11 @@ _MACHINE: Final = re.compile(
     r"(?:$|_)"
 )
 """The words in the names of tools that change the machine on which their server runs."""
-_LOOKS: Final = frozenset(
-    [
-        "get",
-        "list",
-        "read",
-        "show",
-        "query",
-        "status",
-        "describe",
-        "check",
-        "find",
-        "search",
-        "info",
-        "is",
-    ]
-)
+# fmt: off
+_LOOKS: Final = frozenset([
+    "get", "list", "read", "show", "query", "status", "describe", "check", "find", "search", "info", "is",
+])
+# fmt: on
 
 
 def skip_reason(target: Target, tool: types.Tool) -> str | None:
@@ -109,6 +98,12 @@ def skip_reason(target: Target, tool: types.Tool) -> str | None:
     if needs_task(tool.model_dump(by_alias=True)):
         return "the tool runs only as a task, which is not tested"
     return None
+
+
+def is_read_only(target: Target, tool: types.Tool) -> bool:
+    """Return True for a tool with an explicit `readOnlyHint: true`."""
+    hints = tool.annotations
+    return hints is not None and hints.read_only_hint is True and not has_default_hints(target.tools)
 
 
 def _skipped_test(tool: types.Tool, title: str, why: str) -> TestResult:

@@ -1,4 +1,4 @@
-"""`playhead play`: media of a server, or what URLs, files, directories and playlists have."""
+"""`playhead play`: plays the media of a server, or of URLs, files, directories and playlists."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def play(
             return await play_all(media, terminal, report, options)
 
     async def from_server(words: Sequence[str], terminal: Terminal, report: Report, got: str = "") -> int:
-        """`got`: what a plain GET for the URL of the server gave, if it was sent."""
+        """Play from a server. `got` describes the answer to an earlier plain GET of its URL, if any."""
         server, *rest = words
         what, pairs = (rest[0], rest[1:]) if rest else (None, None)
         tool_arguments = p.parse_arguments(pairs, flags.arguments)
@@ -165,20 +165,19 @@ def play(
                 return await show_playable(session, server, terminal, report)
             waiting = waiting_lines(terminal, session.server_name)
             options = options_for(session, given, profile="play", on_event=waiting)
-            calling = _Calling()
+            calling = _CallMedia()
 
             async def find() -> None:
-                calling.returned(
-                    await find_media(
-                        session,
-                        what,
-                        tool_arguments,
-                        terminal,
-                        playable=True,
-                        timeout=flags.timeout,
-                        on_media=calling.named,
-                    )
+                media = await find_media(
+                    session,
+                    what,
+                    tool_arguments,
+                    terminal,
+                    playable=True,
+                    timeout=flags.timeout,
+                    on_media=calling.add_from_progress,
                 )
+                calling.set_result(media)
 
             with unwrap_exception_group():
                 async with trio.open_nursery() as nursery:
@@ -208,36 +207,37 @@ def play(
     run_command(command, json_output=flags.json_output, deadline=flags.deadline)
 
 
-class _Calling:
-    """The media of a call: those that its progress names, and those of its result."""
+class _CallMedia:
+    """The media of a call, which arrive in its progress reports and in its result."""
 
     def __init__(self) -> None:
-        self._named: list[Playable] = []
-        self._result: Sequence[Playable] = ()
+        self._progress_media: list[Playable] = []
+        self._result_media: Sequence[Playable] = ()
         self._n_first = 0
-        self._begun, self._over = trio.Event(), trio.Event()
+        self._has_media, self._has_returned = trio.Event(), trio.Event()
 
-    def named(self, media: Playable) -> None:
-        self._named.append(media)
-        self._begun.set()
+    def add_from_progress(self, media: Playable) -> None:
+        self._progress_media.append(media)
+        self._has_media.set()
 
-    def returned(self, media: Sequence[Playable]) -> None:
-        self._result = media
-        self._begun.set()
-        self._over.set()
+    def set_result(self, media: Sequence[Playable]) -> None:
+        self._result_media = media
+        self._has_media.set()
+        self._has_returned.set()
 
     async def first(self) -> Sequence[Playable]:
-        """Wait for the first media. If the call goes on, they are played alone until it returns."""
-        await self._begun.wait()
-        first = [*self._named] or self._result
+        """Wait for the first media: those of the progress reports so far or, without any, of the result."""
+        await self._has_media.wait()
+        first = [*self._progress_media] or self._result_media
         self._n_first = len(first)
         return first
 
     async def rest(self) -> Sequence[Playable]:
-        """Wait for the result, and return the media that `first` did not: a URI is one item."""
-        await self._over.wait()
-        uris = {each.uri for each in self._named}
-        return [*self._named, *(each for each in self._result if each.uri not in uris)][self._n_first :]
+        """Wait for the result, and return the media that `first` did not. Media with one URI are one item."""
+        await self._has_returned.wait()
+        uris = {each.uri for each in self._progress_media}
+        new = [each for each in self._result_media if each.uri not in uris]
+        return [*self._progress_media, *new][self._n_first :]
 
 
 def _refuse_server_options(flags: StreamFlags) -> None:

@@ -90,16 +90,16 @@ def test_a_path_whose_name_was_sent_proves_nothing() -> None:
 
 
 def test_new_paths_are_in_the_working_directory_and_have_the_names_of_examples() -> None:
-    mine = Mine(directory="/work", files=["/work/a.txt"], directories=["/work/repository"])
+    mine = Mine(directory="/shelf", files=["/shelf/a.txt"], directories=["/shelf/repository"])
     error = "Path 'example' must be absolute, e.g. 'C:\\Reports\\q1.xlsx' or '/home/me/q1.xlsx'"
     called(mine, "create_book", {"path": "example"}, text(error, isError=True))
-    assert offered(mine, "create_book", {"path": TEXT})[0] == {"path": "/work/q1.xlsx"}
-    assert offered(mine, "read_book", {"path": TEXT})[0] == {"path": "/work/a.txt"}
-    called(mine, "create_book", {"path": "/work/q1.xlsx"}, text("created"))
-    assert offered(mine, "read_book", {"path": TEXT})[0] == {"path": "/work/q1.xlsx"}
-    assert offered(mine, "list_files", {"directory": TEXT})[0] == {"directory": "/work"}
+    assert offered(mine, "create_book", {"path": TEXT})[0] == {"path": "/shelf/q1.xlsx"}
+    assert offered(mine, "read_book", {"path": TEXT})[0] == {"path": "/shelf/a.txt"}
+    called(mine, "create_book", {"path": "/shelf/q1.xlsx"}, text("created"))
+    assert offered(mine, "read_book", {"path": TEXT})[0] == {"path": "/shelf/q1.xlsx"}
+    assert offered(mine, "list_files", {"directory": TEXT})[0] == {"directory": "/shelf"}
     about = {"type": "string", "description": "The repository to work in"}
-    assert offered(mine, "log", {"path": about})[1] == {"path": "/work/repository"}
+    assert offered(mine, "log", {"path": about})[1] == {"path": "/shelf/repository"}
 
 
 def test_without_permission_there_are_no_paths_of_the_working_directory() -> None:

@@ -2,11 +2,11 @@
 
     planner.next ──▶ InFlight (a task per read) ──▶ ResponseHandler ──▶ ring
          ▲                                               │
-         └──────── on_answer / on_error ◀────────────────┘
+         └────── its answer, or its error ◀──────────────┘
 
 The planner (Rust, pure) decides which ranges are read, when a failed read is retried, where the resource
 ends, and when the stream loses patience with the server. The driver does everything that needs a clock, a
-task or memory.
+task or memory. A form is one way of asking a server for ranges; `negotiation` chooses it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from playhead.stream.start_rule import StartRule
 FIRST_PAGE_BYTES = 8 * KIB
 MANY_STREAMS = 32
 MANY_FIRST_PAGE_BYTES = 40 * KIB
-"""The size of the first page of a stream that starts while `MANY_STREAMS` read. With so many streams, a
-request costs more than its bytes. A second at 320 kbit/s lasts until the stream's next turn."""
+"""The size of the first page of a stream that starts while `MANY_STREAMS` read: a second at 320 kbit/s, which
+lasts until the stream's next turn. With so many streams, a request costs more than its bytes."""
 NO_SEEK = (
     "stream: expected to read on, got a seek; the server hands out the bytes of this stream once, in their "
     "order (strategy poll or cursor)"
@@ -65,8 +65,8 @@ CLOSED = "stream: expected an open stream, but its owner closed it (left its `as
 JUMP_BYTES = 64 * GIB
 """The distance of a seek in a live stream: more than any form delivers between two seeks."""
 WHOLE_FRAMES_BYTES = 288
-"""A skip is a multiple of this, so that PCM continues with a whole frame: of up to 12 bytes, or of 16, 18,
-24, 32 or 36."""
+"""A skip is a multiple of this, so that PCM continues with a whole frame: of 1, 2, 3, 4, 6, 8, 9, 12, 16, 18,
+24, 32 or 36 bytes."""
 SKIPS_IN_VAIN = 8
 """Skips without a byte between them that break a stream. Each goes further ahead of what the server drops."""
 TIMER_GRAIN_SECONDS = 0.001
@@ -134,7 +134,9 @@ class Driver:
         self._options = options
         self._server_name = server_name
         self._last_received = last_received
-        present_bytes, size_bytes = size_bytes, None if is_live else size_bytes
+        present_bytes = size_bytes
+        if is_live:
+            size_bytes = None  # not known yet
         self._size_bytes = size_bytes
         max_bytes = limits.stream_bytes if options.max_bytes is None else options.max_bytes
 
@@ -405,12 +407,11 @@ class Driver:
             background.pass_turn()  # this stream has nothing more to send, so another may
 
     def _low_bytes(self) -> int:
-        """Return the number of unread bytes at which the pipe wakes the driver. The next page fits then; if
-        its read waits for other streams, it becomes urgent then."""
+        """Return the number of unread bytes at which the pipe wakes the driver: when the next page fits."""
         if self._in_flight.waits_for_others:
-            return self._in_flight.comfort_bytes - 1
+            return self._in_flight.comfort_bytes - 1  # when its read becomes urgent
         if self._handler.earliest is not None:
-            return 0
+            return 0  # before a skip, the reader takes all that there is
         on_the_way = max(0, self._in_flight.asked_to - self.pipe.tail)
         wanted = self._planner.page_bytes
         if self._options.profile == "play":  # a full planner sleeps until a quarter of the room is free
@@ -477,7 +478,7 @@ class Driver:
         assert refusal is not None
         self._restart(0)
         self._leave_refused_sequential()
-        # A claim of the end at byte 0 is true if the announced size is 0. Otherwise it counts as a refusal.
+        # An end at byte 0 is believed only if the announced size is 0.
         ended_by = refusal.claims_end if self._size_bytes == 0 else None
         if ended_by is None:
             ended_by = self._forms.refuse(

@@ -27,7 +27,7 @@ Kind = Literal["valid", "boundary", "random", "invalid"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Arguments of one call, validated against the tool's inputSchema."""
+    """Arguments of one call, and what is known of their validity."""
 
     title: str
     """The feature that the case tests: "the least", "without `query`", "`max_results` 0, below its minimum
@@ -86,7 +86,7 @@ Variant = tuple[str, Any]
 def boundary_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterator[Case]:
     """Yield the valid arguments `base`, each time with one boundary value of one property.
 
-    Values that the schema does not name come last. The cases are not validated.
+    Values that the schema does not name come last. The caller validates the cases.
     """
     late: list[Case] = []
     for path, title, value, declared in _edges(maker, schema, (), 0):
@@ -225,7 +225,7 @@ _ADDED: Final = "playhead_undeclared"
 def invalid_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterator[Case]:
     """Yield the valid arguments `base`, each time with one violation of the schema.
 
-    Certain violations come first. The cases are not validated.
+    Certain violations come first. The caller validates the cases.
     """
     cases = list(_object_cases(maker, schema, base, (), 0))
     yield from (case for case in cases if case.certain)
@@ -338,14 +338,16 @@ def _breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
 # --- simpler arguments -----------------------------------------------------------------------------------
 
 _SIXTEENTHS: Final = (8, 12, 14, 15)
-"""Tries these sixteenths of a number or length: a few steps find the limit at which the failure begins."""
+"""The sixteenths of a number or length that are tried: a few steps find the limit at which the failure
+begins."""
 
 
 def simplifications(arguments: dict[str, Any], *, keep: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield arguments that are simpler than `arguments` in one place, the largest steps first.
 
-    Each comes with the name of its step; the same step of other arguments has the same name. The value at the
-    path `keep` stays in place, so that a violation there remains. The arguments are not validated.
+    Each comes with a name, made of the place and its new value, by which the same step is recognised in other
+    arguments. The value at the path `keep` stays in place, so that a violation there remains. The caller
+    validates the arguments.
     """
     size = _size(arguments)
     removable = [name for name in arguments if not _leads((name,), keep)]

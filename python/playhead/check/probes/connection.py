@@ -188,7 +188,8 @@ async def _probe_second_client(target: Target) -> None:
 
 
 async def _probe_stop(target: Target, config: ServerConfig, command: tuple[str, ...]) -> None:
-    """Start a second process, ask it for an unknown revision, close its stdin, and watch it end."""
+    """Start a second process and judge its answer to an unknown revision. Then close its stdin, and judge
+    whether it ends."""
     carrier = StdioCarrier(command, env=config.env, cwd=config.cwd, limits=target.limits)
     with target.test("connection", "the process ends") as draft:
         try:
@@ -250,7 +251,12 @@ def _negotiation_test(
     *,
     failure: PlayheadError | None = None,
 ) -> TestResult:
-    """Judge the answer to `NO_REVISION`."""
+    """Judge the answer to `NO_REVISION`.
+
+    An answer with another revision passes, and an error fails; it is skipped for a modern server, which has
+    no handshake. Without an answer nothing is decided, unless `failure` is an HTTP refusal by a server that
+    has a handshake.
+    """
     draft = TestDraft(subject="connection", title="an unknown revision", method="initialize")
     draft.input = request_copy(_INITIALIZE_PARAMS)
     is_modern = target.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -293,7 +299,7 @@ def judge_wire(target: Target) -> None:
     """Judge the messages observed during the whole check. Call it last."""
     faults = target.session.protocol_faults()
     is_modern = target.protocol_version in MODERN_PROTOCOL_VERSIONS
-    if not is_modern and target.options.depth == "full":  # tool calls show it
+    if not is_modern and target.options.depth == "full":  # only then there are tool calls, which show it
         with target.test("connection", "the end of the handshake") as draft:
             draft.require(
                 "handshake.initialized",

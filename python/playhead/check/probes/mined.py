@@ -44,7 +44,8 @@ _MOST_PASSES: Final = 3
 
 
 async def probe_mined(target: Target) -> None:
-    """Call the tools that may get mined values with them, and read back what was written if all tools may."""
+    """Call each tool that may get mined values with such values. If all tools may, also write with one tool
+    and read back with another."""
     may_mine = [
         tool for tool in target.tools if _may_mine(target, tool) and skip_reason(target, tool) is None
     ]
@@ -185,12 +186,14 @@ async def _read_back(target: Target, tools: Mapping[str, types.Tool], pair: Read
         answer = await writer.judge_valid(case, draft)
     if answer.result is None or answer.result.get("isError") is True:
         return
+    # An argument of the writer, else a mined value that its answer states, else the reader's own.
     keys = {name: written.get(name, other.get(name)) for name in pair.keys}
-    for name in pair.keys:
-        if name not in written:
-            words = {value.value for value in target.mine.values_for(name, pair.writer)}
-            stated = next((value for value in words if str(value) in texts_of(answer.result)), None)
-            keys[name] = keys[name] if stated is None else stated
+    answer_text = texts_of(answer.result)
+    for name in keys.keys() - written.keys():
+        mined = [each.value for each in target.mine.values_for(name, pair.writer)]
+        stated = [value for value in mined if str(value) in answer_text]
+        if stated:
+            keys[name] = stated[0]
     with reader.test(f"what {pair.writer} wrote", reader.params({**other, **keys})) as draft:
         answer = await reader.ask({**other, **keys})
         note(draft, answer)

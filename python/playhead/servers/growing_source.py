@@ -255,8 +255,8 @@ class GrowingSource:
     def item(self, values: Mapping[str, str]) -> GrowingItem:
         """Return the item of `values`, which is started if there is none.
 
-        Raises `MCPError` as `GrowingItems.make_room`, and for an iterator whose item is no longer kept, and
-        what the callable raises.
+        Raises `MCPError` as `GrowingItems.make_room`, and for an iterator whose item was dropped after its
+        end, and what the callable raises.
         """
         uri = self.expand(**values)
         if (item := self._items.get(uri)) is not None:
@@ -267,7 +267,9 @@ class GrowingSource:
             iterator = growing(**values)
         elif self._is_started:
             raise MCPError(
-                types.INVALID_PARAMS, "the resource has ended, and is no longer kept", {"uri": uri}
+                types.INVALID_PARAMS,
+                "this server dropped the resource after its end; request a new one",
+                {"uri": uri},
             )
         else:
             iterator, on_dropped = growing, self.on_dropped

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,6 +18,7 @@ import trio
 from playhead.errors import ConnectError, PlayheadError
 from playhead.playback.player_tools import PLAYER_TOOLS
 from playhead.playback.state import Status
+from playhead.stream.source import Playable
 
 if TYPE_CHECKING:
     from playhead.client.hub import Hub
@@ -99,11 +100,18 @@ class VoiceTools:
             return VoiceAnswer(
                 text="\n".join(texts), is_error=not response.success, needs_reply=not response.stops_model
             )
+        play = self._player.play
+
+        async def begin(media: Playable | Iterable[Playable]) -> None:
+            nonlocal play
+            async with self._turn:
+                await play(media)
+            play = self._player.enqueue
+
         try:
-            result = await self._hub.call_tool(name, arguments)
-            if result.media:
-                async with self._turn:
-                    await self._player.play(result.media)
+            result = await self._hub.call_tool(name, arguments, on_media=begin)
+            if result.late_media:
+                await begin(result.late_media)
         except PlayheadError as error:
             return VoiceAnswer(text=str(error), is_error=True, needs_reply=True)
         return VoiceAnswer(

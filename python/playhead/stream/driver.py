@@ -619,7 +619,7 @@ class Driver:
         # Offsets of a live stream only order its bytes: go on where no answer on its way can be.
         offset = (self.pipe.tail // JUMP_BYTES + 1) * JUMP_BYTES
         self._move(offset)
-        live.moved(offset)
+        live.sought(offset)
         return times
 
     def _move(self, offset: int) -> None:

@@ -65,13 +65,17 @@ class LiveSource:
             self._starts.append(offset)
 
     def set_title(self, offset: int, title: str) -> None:
-        """The audio from `offset` on has another title. A repeated one is not reported."""
-        if title and title != self._title:
-            self._title = title
+        """The audio from `offset` on has this title. A repeated one is not reported."""
+        if title and (not self._titles or title != self._titles[-1][1]):
             self._titles.append((offset, title))
 
-    def moved(self, offset: int) -> None:
+    def sought(self, offset: int) -> None:
         """Forget what lies before `offset`, where a seek goes on. No thread may read meanwhile."""
+        self._titles.clear()
+        self.moved(offset)
+
+    def moved(self, offset: int) -> None:
+        """Forget the parts before `offset`, up to which a task has read. No thread may read meanwhile."""
         self._starts.clear()
         self._rest, self.position = b"", offset
         self._begin = offset
@@ -112,7 +116,10 @@ class LiveSource:
         """Return the titles that the position has passed since the last call."""
         passed: list[str] = []
         while self._titles and self._titles[0][0] <= self.position:
-            passed.append(self._titles.popleft()[1])
+            _, title = self._titles.popleft()
+            if title != self._title:
+                self._title = title
+                passed.append(title)
         return passed
 
     def _ends_here(self) -> bool:

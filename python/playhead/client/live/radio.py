@@ -49,6 +49,8 @@ class RadioReader:
         self.live.requests = 1
         self._connect, self._server, self._jitter = connect, server, jitter
         self._body: RangeBody | None = first
+        self._left: list[RangeBody] = []
+        """The bodies that `_go_live` has left, to be closed."""
         self._connection = _Connection(first)
         self._turn = trio.Lock()
         self._failures = 0
@@ -66,6 +68,8 @@ class RadioReader:
 
     async def _next(self, start: int) -> Page:
         while True:
+            while self._left:
+                await self._left.pop().aclose()
             try:
                 body = self._body or await self._reconnect(start)
                 chunk = await body.receive()
@@ -124,10 +128,13 @@ class RadioReader:
                 "expected a stream whose server keeps its audio, got a radio, which is heard as it is sent; "
                 "let it play"
             )
+        # No read may be under way that the seek cancels, as while the ring is full.
+        self._left += filter(None, (self._body,))
+        self._body = None
 
     async def aclose(self) -> None:
-        if self._body is not None:
-            await self._body.aclose()
+        for body in (*self._left, *filter(None, (self._body,))):
+            await body.aclose()
 
 
 class _Connection:

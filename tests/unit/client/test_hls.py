@@ -302,6 +302,15 @@ async def test_a_seek_goes_to_the_sample_and_back_to_what_the_server_still_has(p
     assert abs(len(again) - (len(whole) - at_frames * frame_bytes)) <= 2048 * frame_bytes
 
 
+async def test_a_first_get_that_fails_is_asked_again_and_recognised_as_a_list(
+    adts: HlsFiles, autojump_clock: object
+) -> None:
+    answers = [httpx2.Response(503), httpx2.Response(200, content=adts.playlist())]
+    web = served(adts, lambda request: answers.pop(0))
+    assert await all_bytes(web) == b"".join(adts.segments)
+    assert web.paths.count(LIST) == 2
+
+
 async def test_going_live_after_a_pause_reads_the_list_again_and_begins_with_its_newest_segment(
     adts: HlsFiles, autojump_clock: object
 ) -> None:

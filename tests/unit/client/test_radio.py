@@ -195,6 +195,33 @@ async def test_going_live_drops_what_waits_and_connects_once_again() -> None:
             await trio.to_thread.run_sync(stream.seek_time, 1.0)
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [httpx2.Response(503), httpx2.Response(500), httpcore2.ConnectError("no")],
+    ids=["503", "500", "no connection"],
+)
+async def test_a_first_get_that_fails_is_asked_again_and_recognised_as_a_radio(
+    failure: httpx2.Response | Exception, autojump_clock: object
+) -> None:
+    audio = frames(20)
+    station = Station(audio, [None], titles=["One"])
+    web, events = MemoryWeb({}), list[StreamEvent]()
+
+    def route(request: httpx2.Request) -> httpx2.Response:
+        if len(web.requests) > 1:
+            return station(request)
+        if isinstance(failure, Exception):
+            raise failure
+        return failure
+
+    web.routes[URL] = route
+    async with web.opened(URL, options=StreamOptions(on_event=events.append)) as stream:
+        assert await take(stream, len(audio)) == audio
+        assert stream.statistics().strategy == "radio"
+    assert StreamTitle(title="One") in events
+    assert len(web.requests) == 2
+
+
 async def test_live_makes_a_radio_of_an_endless_body_without_its_headers(autojump_clock: object) -> None:
     audio = frames(20)
     bodies = [audio[:3000], audio]

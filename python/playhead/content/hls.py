@@ -183,7 +183,9 @@ def _media(parsed: Any, target_seconds: float) -> MediaPlaylist:
                 data=_range(each.absolute_uri, each.byterange, segments),
                 seconds=seconds,
                 title=each.title or "",
-                map=None if each.init_section is None else _range_of_map(each.init_section),
+                map=None
+                if (map := each.init_section) is None
+                else _range(map.absolute_uri, map.byterange, ()),
                 key=_key(each.key, number),
                 is_discontinuous=bool(each.discontinuity),
             )
@@ -207,10 +209,6 @@ def _range(url: str, text: str | None, before: Sequence[Segment]) -> ByteRange:
     if not offset and before and before[-1].data.url == url:
         start = before[-1].data.end or 0
     return ByteRange(_web(url), start, start + int(length))
-
-
-def _range_of_map(section: Any) -> ByteRange:
-    return _range(section.absolute_uri, section.byterange, ())
 
 
 def _key(key: Any, number: int) -> SegmentKey | None:

@@ -418,7 +418,8 @@ class _Registration:
             entry = self._server.get_request_handler("subscriptions/listen")
             self._bus = InMemorySubscriptionBus() if entry is None else getattr(entry.handler, "_bus", None)
             if self._bus is None:
-                self._bus = InMemorySubscriptionBus()  # a handler of the author's own: clients poll
+                # A handler of the author's own: clients poll. The SDK (2.3) has no public way to a bus.
+                self._bus = InMemorySubscriptionBus()
             if entry is None:
                 listen, params = ListenHandler(self._bus), types.SubscriptionsListenRequestParams
                 self._server.add_request_handler("subscriptions/listen", params, listen)
@@ -438,7 +439,7 @@ class _Registration:
         for each in self._resources:
             matched = each.match(uri)
             if matched is not None and isinstance(each._source, GrowingSource):
-                return self._growing_items.get(each.expand(**each.known(matched, {})))
+                return self._growing_items.by_uri.get(each.expand(**each.known(matched, {})))
         return None
 
     async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> HandlerResult:

@@ -185,7 +185,7 @@ class HlsReader:
             return Page(blobs=(audio,))
 
     async def aclose(self) -> None:
-        for reading in (*self._left, *filter(None, (self._reading,))):
+        for reading in filter(None, (*self._left, self._reading)):
             await self._close(reading)
 
     # --- the list ------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class RadioReader:
         self._connect, self._server, self._jitter = connect, server, jitter
         self._body: RangeBody | None = first
         self._left: list[RangeBody] = []
-        """The bodies that `_go_live` has left, to be closed."""
+        """The bodies to be closed."""
         self._connection = _Connection(first)
         self._turn = trio.Lock()
         self._failures = 0
@@ -77,15 +77,14 @@ class RadioReader:
                 raise
             except TransportError as error:
                 self._loss = error
-                await self._lose()
+                self._lose()
                 continue
             except trio.Cancelled:
                 if self._body is not None:
-                    with trio.CancelScope(shield=True):
-                        await self._lose()
+                    self._lose()
                 raise
             if not chunk:
-                await self._lose()
+                self._lose()
             elif audio := self._connection.audio(chunk, start, self.live):
                 self._failures = 0
                 return Page(blobs=(audio,), mime_type=body.mime_type)
@@ -107,11 +106,14 @@ class RadioReader:
         self.live.begin_part(start)
         return body
 
-    async def _lose(self) -> None:
+    def _lose(self) -> None:
         self._failures += 1
-        body, self._body = self._body, None
-        if body is not None:
-            await body.aclose()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Have the next call close the body and connect again."""
+        self._left += filter(None, (self._body,))
+        self._body = None
 
     def _broken(self, offset: int, why: str) -> StreamBrokenError:
         loss = "" if self._loss is None else f" ({self._loss})"
@@ -128,12 +130,11 @@ class RadioReader:
                 "expected a stream whose server keeps its audio, got a radio, which is heard as it is sent; "
                 "let it play"
             )
-        # No read may be under way that the seek cancels, as while the ring is full.
-        self._left += filter(None, (self._body,))
-        self._body = None
+        self._leave()  # while the ring is full, no read is under way that the seek would cancel
 
     async def aclose(self) -> None:
-        for body in (*self._left, *filter(None, (self._body,))):
+        self._leave()
+        for body in self._left:
             await body.aclose()
 
 

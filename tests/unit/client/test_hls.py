@@ -344,6 +344,17 @@ async def test_going_live_after_a_pause_reads_the_list_again_and_begins_with_its
         assert web.paths.count(LIST) == 1
 
 
+async def test_a_seek_at_any_moment_loses_no_byte_after_it(adts: HlsFiles) -> None:
+    web = served(adts, adts.playlist())
+    for checkpoints in range(40):
+        async with web.opened(LIST) as stream:
+            await stream.receive_some(1)
+            for _ in range(checkpoints):
+                await trio.lowlevel.checkpoint()
+            stream._driver.seek_time(2.0)
+            assert await stream.read_all() == b"".join(adts.segments[2:]), checkpoints
+
+
 async def test_a_discontinuity_with_another_encoding_gets_a_new_decoder(
     adts: HlsFiles, run_directory: Path
 ) -> None:

@@ -1,2 +1,2 @@
-"""Sinks and tools for voice stacks. Each module imports the package of its stack, if it needs one, when
-imported."""
+"""Sinks and tools for voice stacks, one module per stack. A module imports its stack's package, if it needs
+one."""

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from playhead.playback import Player
 
 RATE_HZ = 48_000
+BLOCK_MS = 100
+"""LiveKit mixes blocks of 100 ms, at 48 kHz in mono, and converts nothing."""
 FRAME_MS = 50
 LEAD_MS = 150
-"""The lengths of a frame, and of the audio ahead of the playhead. LiveKit mixes blocks of 100 ms at 48 kHz in
-mono, and converts nothing. A block and a half ahead is a cushion of half a block for its mixer; that much is
-still heard after a stop or a seek, and with two blocks a listener heard up to 0.32 s."""
+"""The sink delivers this much audio ahead of the playhead: the block that LiveKit mixes, and half a block in
+reserve. A listener still hears it after a stop or a seek; with two blocks, that was up to 0.32 s."""
 LAST_SECONDS = 1.0
-"""Limits the time for LiveKit to take the last frame. It holds 0.4 s."""
-BLOCK_MS = 100
+"""Limits the wait until LiveKit has taken the last frame. LiveKit holds up to 0.4 s of audio."""
 SILENCE_SECONDS = 0.15
-"""The wait before a block of silence takes the place of a frame, in a pause or an underrun. LiveKit warns
-after 0.2 s."""
+"""In a pause or an underrun, LiveKit gets a block of silence if no frame is ready within this time. It logs a
+warning after 0.2 s."""
 
 
 class LiveKitSink(FramesSink):
@@ -73,19 +73,19 @@ class LiveKitSink(FramesSink):
         self._send, receive = trio.open_memory_channel[AudioFrame](0)
         self._ended, self._token = trio.Event(), trio.lowlevel.current_trio_token()
         handle: futures.Future[PlayHandle] = futures.Future()
-        begun = trio.Event()
+        is_started = trio.Event()
 
-        def begin() -> None:
+        def start_playing() -> None:
             try:
-                handle.set_result(self._background.play(self._frames(receive)))
+                handle.set_result(self._background.play(self._iterate_frames(receive)))
             except RuntimeError as error:
                 handle.set_exception(UsageError(f"expected a BackgroundAudioPlayer that plays: {error}"))
-            self._soon(begun)
+            self._set_under_trio(is_started)
 
         with self._send:
-            self._loop.call_soon_threadsafe(begin)
-            await begun.wait()
-            handle.result()
+            self._loop.call_soon_threadsafe(start_playing)
+            await is_started.wait()
+            handle.result()  # raises the `UsageError`, if any
             try:
                 await super().play(buffers)
             except trio.Cancelled:
@@ -95,7 +95,7 @@ class LiveKitSink(FramesSink):
         with trio.move_on_after(LAST_SECONDS):
             await self._ended.wait()
 
-    def _soon(self, event: trio.Event) -> None:
+    def _set_under_trio(self, event: trio.Event) -> None:
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(event.set)
 
@@ -104,7 +104,9 @@ class LiveKitSink(FramesSink):
         if isinstance(event, AudioFrame):
             await self._send.send(event)
 
-    async def _frames(self, receive: trio.MemoryReceiveChannel[AudioFrame]) -> AsyncIterator[rtc.AudioFrame]:
+    async def _iterate_frames(
+        self, receive: trio.MemoryReceiveChannel[AudioFrame]
+    ) -> AsyncIterator[rtc.AudioFrame]:
         """Yield the frames of one queue, under asyncio."""
         items = self._portal.iterate(receive)
         try:
@@ -117,7 +119,7 @@ class LiveKitSink(FramesSink):
         except (StopAsyncIteration, ClosedError):
             return  # the queue is over, or the portal was left
         finally:
-            self._soon(self._ended)
+            self._set_under_trio(self._ended)
             await items.aclose()
 
 
@@ -130,23 +132,22 @@ async def register_tools(
     portal: AsyncioPortal,
     on_interruption: OnInterruption = "stop",
 ) -> None:
-    """Give `agent` the tools of the servers of `hub`, and those of `player`.
+    """Give `agent` the tools of `hub`'s servers and those of `player`, in addition to its own.
 
-    Servers that were not connected are connected, and listed; call it again after their tools have changed.
+    This connects to the hub's servers and lists their tools; call it again after their tools have changed.
     Raises `ConnectError` if no server is connected.
-    The agent's other tools stay. The text of a result goes to the model, which answers it unless the listener
-    hears the effect; its media is played in place of what plays.
 
-    When the user begins to speak in `session`, the music is stopped, or ducked until the user has spoken, as
-    `on_interruption` says, and the agent's context is told how much of it was heard.
+    A result's media replaces what plays. Its text goes to the model, which replies unless the listener hears
+    the effect. When the user begins to speak in `session`, `on_interruption` decides: "stop" ends the music,
+    "duck" lowers it until the user has finished. A note in the agent's context says how much was heard.
     """
     voice = VoiceTools(hub, player, on_interruption=on_interruption)
     offered = await portal.call(voice.connect)
     tools: dict[str, Tool] = {tool.name: _raw_tool(tool, voice, portal) for tool in offered}
     others = [tool for tool in agent.tools if tool.id not in tools]
     await agent.update_tools([*others, *tools.values()])
-    listening = _Listening(agent, voice, portal)
-    session.on("user_state_changed", listening.note)
+    observer = _SpeechObserver(agent, voice, portal)
+    session.on("user_state_changed", observer.on_state_change)
 
 
 def _raw_tool(tool: VoiceTool, voice: VoiceTools, portal: AsyncioPortal) -> RawFunctionTool[Any, Any]:
@@ -160,8 +161,8 @@ def _raw_tool(tool: VoiceTool, voice: VoiceTools, portal: AsyncioPortal) -> RawF
     return function_tool(call, raw_schema=schema)
 
 
-class _Listening:
-    """Follows the user's speech in a session."""
+class _SpeechObserver:
+    """Interrupts the music when the user of a session begins to speak."""
 
     def __init__(self, agent: Agent, voice: VoiceTools, portal: AsyncioPortal) -> None:
         self._agent = agent
@@ -169,13 +170,13 @@ class _Listening:
         self._portal = portal
         self._tasks = set[asyncio.Task[None]]()
 
-    def note(self, event: UserStateChangedEvent) -> None:
+    def on_state_change(self, event: UserStateChangedEvent) -> None:
         if event.new_state == "speaking":
-            self._start(self._interrupt())
+            self._start_task(self._interrupt())
         elif event.old_state == "speaking":
-            self._start(self._listened())
+            self._start_task(self._end_interruption())
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)  # asyncio itself has only a weak reference
         task.add_done_callback(self._tasks.discard)
@@ -188,6 +189,6 @@ class _Listening:
                 context.add_message(role="user", content=note)
                 await self._agent.update_chat_ctx(context)
 
-    async def _listened(self) -> None:
+    async def _end_interruption(self) -> None:
         with suppress(ClosedError):
             await self._portal.call(self._voice.listened)

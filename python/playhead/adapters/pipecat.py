@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from playhead.client.hub import Hub
 
 MOST_WAITING_FRAMES = 4
-"""Limits the waiting frames: two that the sink has ahead, and as many again for a transport that takes audio
-in bursts."""
+"""Limits the frames that wait for the transport: the two that a sink delivers ahead, and two more because a
+transport may take audio in bursts."""
 
 
 class PlayheadMixer(BaseAudioMixer):  # type: ignore[misc]  # pipecat is not installed with playhead
     """A mixer for pipecat, and a sink for playhead: `Player(mixer)`.
 
-    Music is added to the bot's voice, in the rate of the transport and with `channels` as the transport has
-    them. `Player.duck` and `set_volume` lower it; a `MixerEnableFrame` silences it while it plays on. An item
-    played before the transport has started fails with `UsageError`.
+    It adds music to the bot's voice at the transport's rate; `channels` must be the transport's number of
+    channels. `Player.duck` and `set_volume` lower the music; a `MixerEnableFrame` silences it while it plays
+    on. An item that is played before the transport has started fails with `UsageError`.
     """
 
     name = "pipecat"
@@ -68,6 +68,7 @@ class PlayheadMixer(BaseAudioMixer):  # type: ignore[misc]  # pipecat is not ins
         self._lock = threading.Lock()  # the sink runs in trio's thread, the rest in asyncio's
         self._waiting = bytearray()
         self._room: tuple[trio.lowlevel.TrioToken, trio.Event] | None = None
+        """The event that the sink waits for if `_waiting` is full, and the token of its trio run."""
 
     # --- pipecat's side --------------------------------------------------------------------------------
 
@@ -87,8 +88,9 @@ class PlayheadMixer(BaseAudioMixer):  # type: ignore[misc]  # pipecat is not ins
             del self._waiting[: len(audio)]
             room, self._room = self._room, None
         if room is not None:
+            token, has_room = room
             with suppress(trio.RunFinishedError):
-                room[0].run_sync_soon(room[1].set)
+                token.run_sync_soon(has_room.set)
         if not (music and self._is_enabled):
             return audio
         samples = np.frombuffer(audio, dtype="<i2").astype(np.int32)
@@ -113,9 +115,9 @@ class PlayheadMixer(BaseAudioMixer):  # type: ignore[misc]  # pipecat is not ins
                 if len(self._waiting) < MOST_WAITING_FRAMES * len(event.data):
                     self._waiting += event.data
                     return
-                room = trio.Event()
-                self._room = trio.lowlevel.current_trio_token(), room
-            await room.wait()
+                has_room = trio.Event()
+                self._room = trio.lowlevel.current_trio_token(), has_room
+            await has_room.wait()
 
 
 class StopOnInterruption(FrameProcessor):  # type: ignore[misc]
@@ -142,15 +144,17 @@ async def register_tools(
     portal: AsyncioPortal,
     on_interruption: OnInterruption = "stop",
 ) -> Interruption:
-    """Give `llm` and its `context` the tools of the servers of `hub`, and those of `player`.
+    """Give `llm` and its `context` the tools of `hub`'s servers and those of `player`, in addition to others.
 
-    Servers that were not connected are connected, and listed; call it again after their tools have changed.
+    This connects to the hub's servers and lists their tools; call it again after their tools have changed.
     Raises `ConnectError` if no server is connected.
-    The context's other tools stay. The text of a result goes to the model, which answers it unless the
-    listener hears the effect; its media is played in place of what plays. An interruption cancels a call.
 
-    Put the returned processor before the output transport: `on_interruption` stops the music when the user
-    speaks, or ducks it until the user has spoken, and the context is told how much of it was heard.
+    A result's media replaces what plays. Its text goes to the model, which replies unless the listener hears
+    the effect. An interruption cancels a call.
+
+    Put the returned processor before the output transport. When the user speaks, `on_interruption` decides:
+    "stop" ends the music, "duck" lowers it until the user has finished. A note in the context says how much
+    was heard.
     """
     voice = VoiceTools(hub, player, on_interruption=on_interruption)
     tools = await portal.call(voice.connect)
@@ -167,12 +171,12 @@ async def register_tools(
     if isinstance(context.tools, ToolsSchema):
         others = [tool for tool in context.tools.standard_tools if tool.name not in names]
         custom = context.tools.custom_tools
-    context.set_tools(ToolsSchema([*others, *map(_Schema, tools)], custom))
+    context.set_tools(ToolsSchema([*others, *map(_ToolSchema, tools)], custom))
     return Interruption(portal, voice, context)
 
 
-class _Schema(FunctionSchema):  # type: ignore[misc]
-    """A tool with its whole schema, of which pipecat's has the properties only."""
+class _ToolSchema(FunctionSchema):  # type: ignore[misc]
+    """A tool with its whole JSON Schema. pipecat's own class reduces it to `properties` and `required`."""
 
     def __init__(self, tool: VoiceTool) -> None:
         super().__init__(
@@ -188,8 +192,8 @@ class _Schema(FunctionSchema):  # type: ignore[misc]
 
 
 class Interruption(FrameProcessor):  # type: ignore[misc]
-    """Stops or ducks the music when the user interrupts, and notes it in the context; made by
-    `register_tools`."""
+    """Stops or ducks the music when the user interrupts, and adds a note to the context. `register_tools`
+    returns it."""
 
     def __init__(self, portal: AsyncioPortal, voice: VoiceTools, context: LLMContext) -> None:
         super().__init__()

@@ -2,9 +2,9 @@
 
     the model's call ──▶ VoiceTools.call ──▶ text and turn ──▶ the model
                               └──▶ media ──▶ player
-    barge-in ──▶ VoiceTools.interrupt ──▶ what was heard ──▶ the model's context
+    barge-in ──▶ VoiceTools.interrupt ──▶ a note: how much was heard ──▶ the model's context
 
-`playhead.adapters.pipecat` and `.livekit` connect it to their stacks. Everything here runs under trio.
+`playhead.adapters.pipecat` and `.livekit` connect a `VoiceTools` to their stacks. It runs under trio.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _ACTIVE: Final = frozenset({Status.BUFFERING, Status.PLAYING, Status.PAUSED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoiceTool:
-    """One tool, as a model is told."""
+    """The description of one tool for a model."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
-    """The JSON Schema of its arguments."""
+    """The JSON Schema of the arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,9 @@ class VoiceAnswer:
 
 
 class VoiceTools:
-    """The tools of `hub` and of `player`, and what an interruption by the user does.
+    """The tools of `hub` and of `player`, and the reaction of the player to an interruption by the user.
 
-    `on_interruption` "stop" ends the audio; "duck" lowers it until `listened`.
+    `on_interruption` "stop" ends the audio; "duck" lowers it until `listened` is called.
     """
 
     def __init__(self, hub: Hub, player: Player, *, on_interruption: OnInterruption = "stop") -> None:
@@ -71,9 +71,9 @@ class VoiceTools:
         return self.tools()
 
     def tools(self) -> tuple[VoiceTool, ...]:
-        """Return the hub's known tools under their model names, then those of the player that the hub's names
-        leave free."""
-        found = {
+        """Return the hub's known tools under their model names, then the player's. A tool of the hub hides
+        one of the player with the same name."""
+        tools = {
             tool.model_name: VoiceTool(
                 name=tool.model_name,
                 description=tool.tool.description or tool.tool.name,
@@ -82,24 +82,20 @@ class VoiceTools:
             for tool in self._hub.tools
         }
         for name, tool in PLAYER_TOOLS.items():
-            found.setdefault(
+            tools.setdefault(
                 name, VoiceTool(name=name, description=tool.description, parameters=tool.parameters)
             )
-        return tuple(found.values())
+        return tuple(tools.values())
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> VoiceAnswer:
-        """Call a tool, and play its media in place of what plays.
+        """Call a tool. The media of its result replaces what plays, as soon as the call's progress names it.
 
-        Failures are answers with `is_error`. Cancelled: the server is told, and nothing of the result plays.
+        Failures are answers with `is_error`. If cancelled, it cancels the call at the server, and nothing of
+        the result plays.
         """
-        is_of_server = any(tool.model_name == name for tool in self._hub.tools)
-        if name in PLAYER_TOOLS and not is_of_server:
-            async with self._turn:
-                response = await PLAYER_TOOLS[name].call(self._player, arguments)
-            texts = (block.text for block in response.content() if block.type == "text")
-            return VoiceAnswer(
-                text="\n".join(texts), is_error=not response.success, needs_reply=not response.stops_model
-            )
+        is_server_tool = any(tool.model_name == name for tool in self._hub.tools)
+        if name in PLAYER_TOOLS and not is_server_tool:
+            return await self._call_player_tool(name, arguments)
         play = self._player.play
 
         async def begin(media: Playable | Iterable[Playable]) -> None:
@@ -120,9 +116,17 @@ class VoiceTools:
             needs_reply=result.turn.decision == "continue",
         )
 
+    async def _call_player_tool(self, name: str, arguments: Mapping[str, Any]) -> VoiceAnswer:
+        async with self._turn:
+            response = await PLAYER_TOOLS[name].call(self._player, arguments)
+        texts = (block.text for block in response.content() if block.type == "text")
+        return VoiceAnswer(
+            text="\n".join(texts), is_error=not response.success, needs_reply=not response.stops_model
+        )
+
     async def interrupt(self) -> str | None:
-        """Stop or duck the audio, because the user speaks. Return a note for the model's context: how much of
-        it was heard. None if no audio plays."""
+        """Stop or duck the audio, because the user speaks. Return a note for the model's context that says
+        how much was heard; None if no audio plays."""
         now = self._player.snapshot()
         if now.status not in _ACTIVE:
             return None
@@ -134,5 +138,5 @@ class VoiceTools:
         return f"[The user interrupted; the music was stopped after {heard_seconds:.1f} s heard]"
 
     def listened(self) -> None:
-        """Restore the volume of audio that was ducked: the user has spoken."""
+        """Restore the volume of ducked audio, because the user has finished speaking."""
         self._player.unduck()

@@ -1,9 +1,9 @@
 """xiaozhi-esp32: play on a device that has opened a WebSocket to this program, in Opus.
 
-The protocol (https://github.com/78/xiaozhi-esp32, main/protocols): a hello from each side, then JSON in text
-messages and one Opus frame in each binary one. The device plays what is between `tts start` and `tts stop`.
-Its version, which the device's hello names, decides what precedes a frame: nothing in version 1, 16 bytes in
-version 2, and 4 bytes in version 3.
+The protocol (https://github.com/78/xiaozhi-esp32, main/protocols) begins with a hello from each side. Text
+messages then carry JSON, and each binary message carries one Opus frame. The device plays the frames between
+`tts start` and `tts stop`. The device's hello names the version of the protocol: a frame has no header in
+version 1, one of 16 bytes in version 2, and one of 4 bytes in version 3.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from playhead.playback.sinks import frames
 from playhead.playback.sinks.frames import AudioFrame, FrameCodec, FrameEvent, FramesSink
 from playhead.strict_json import parse_json
 
-_HEADS = {2: struct.Struct(">HHIII"), 3: struct.Struct(">BBH")}
-"""Before a frame, in network order: version, type (0: Opus), reserved, timestamp in ms, size; in version 3
-type, reserved, size."""
-HELLO_SECONDS = 10.0  # for the device's hello; the device waits as long for ours
+_FRAME_HEADERS = {2: struct.Struct(">HHIII"), 3: struct.Struct(">BBH")}
+"""The header of a frame by version, in network byte order. Version 2 has the version, the type (0: Opus),
+reserved bytes, the timestamp in ms and the size. Version 3 has the type, a reserved byte and the size."""
+HELLO_SECONDS = 10.0
+"""Limits the wait for the device's hello. The device waits as long for ours."""
 
 
 class DeviceSocket(Protocol):
@@ -41,13 +42,13 @@ class DeviceSocket(Protocol):
 async def accept_device(socket: DeviceSocket, *, rate_hz: int = 24_000) -> AsyncIterator[XiaozhiDevice]:
     """Exchange hellos with a device, and yield the sink that plays on it.
 
-    `rate_hz` (24,000: what the device assumes) can be 8, 12, 16, 24 or 48 kHz; the device resamples. Raises
-    `ProtocolError` for another hello than one of version 1, 2 or 3, or none in time, and from the context
-    whatever the socket raises when it is closed. Needs the extra `formats`.
+    `rate_hz` can be 8, 12, 16, 24 or 48 kHz, and the device resamples. The default, 24,000, is the rate that
+    a device assumes. Needs the extra `formats`. Raises `ProtocolError` if no hello of version 1, 2 or 3
+    arrives in time. Once the socket is closed, the context raises the socket's own exception.
     """
     session = uuid4().hex
     with trio.move_on_after(HELLO_SECONDS) as waiting:
-        hello = _parsed(await socket.get_message())
+        hello = _parse_object(await socket.get_message())
         match hello:
             case {"type": "hello", "transport": "websocket", "version": 1 | 2 | 3 as version}:
                 pass
@@ -70,7 +71,7 @@ async def accept_device(socket: DeviceSocket, *, rate_hz: int = 24_000) -> Async
 
 
 class XiaozhiDevice(FramesSink):
-    """The sink of one connected device; made by `accept_device`."""
+    """The sink of one connected device. `accept_device` yields it."""
 
     def __init__(self, socket: DeviceSocket, *, session: str, rate_hz: int, version: int) -> None:
         super().__init__(self._deliver_event, codec=FrameCodec.OPUS, rate_hz=rate_hz)
@@ -85,12 +86,15 @@ class XiaozhiDevice(FramesSink):
     async def messages(self) -> AsyncIterator[dict[str, Any] | bytes]:
         """The device's messages, until the socket raises: JSON objects, and Opus frames of its microphone.
 
-        `{"type": "abort"}` is the user's wish to interrupt: call `Player.stop`. One task may iterate. Raises
+        With `{"type": "abort"}` the user interrupts: call `Player.stop`. Only one task may iterate. Raises
         `ProtocolError` for a binary message that is not a frame of the device's version.
         """
         while True:
             message = await self._socket.get_message()
-            yield _unpacked(self.version, message) if isinstance(message, bytes) else _parsed(message)
+            if isinstance(message, bytes):
+                yield _microphone_frame(self.version, message)
+            else:
+                yield _parse_object(message)
 
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         try:
@@ -100,7 +104,7 @@ class XiaozhiDevice(FramesSink):
                 await self._stop()
 
     async def write(self) -> None:
-        """Send what is played; `accept_device` runs it."""
+        """Send the messages that `play` makes. `accept_device` runs it."""
         async for message in self._receive:
             await self._socket.send_message(message)
 
@@ -108,47 +112,48 @@ class XiaozhiDevice(FramesSink):
         if isinstance(event, AudioFrame):
             if not self._is_speaking:
                 self._is_speaking = True
-                await self._send.send(self._tts("start"))
-            await self._send.send(_packed(self.version, event))
+                await self._send.send(self._speech_message("start"))
+            await self._send.send(_frame_message(self.version, event))
         else:
             with suppress(trio.WouldBlock):
-                self._receive.receive_nowait()  # a connection that takes nothing must not delay a stop
+                self._receive.receive_nowait()  # dropped, so that a slow connection does not delay a stop
             await self._stop()
 
     async def _stop(self) -> None:
         if self._is_speaking:
             self._is_speaking = False
-            await self._send.send(self._tts("stop"))
+            await self._send.send(self._speech_message("stop"))
 
-    def _tts(self, state: str) -> str:
+    def _speech_message(self, state: str) -> str:
         return json.dumps({"session_id": self._session, "type": "tts", "state": state})
 
 
-def _packed(version: int, frame: AudioFrame) -> bytes:
+def _frame_message(version: int, frame: AudioFrame) -> bytes:
     match version:
         case 2:
             timestamp_ms = round(frame.timestamp_seconds * 1000) % 2**32
-            return _HEADS[2].pack(2, 0, 0, timestamp_ms, len(frame.data)) + frame.data
+            return _FRAME_HEADERS[2].pack(2, 0, 0, timestamp_ms, len(frame.data)) + frame.data
         case 3:
-            return _HEADS[3].pack(0, 0, len(frame.data)) + frame.data
+            return _FRAME_HEADERS[3].pack(0, 0, len(frame.data)) + frame.data
         case _:
             return frame.data
 
 
-def _unpacked(version: int, message: bytes) -> bytes:
-    if version not in _HEADS:
+def _microphone_frame(version: int, message: bytes) -> bytes:
+    """Return the Opus frame in a binary message from the device."""
+    if version not in _FRAME_HEADERS:
         return message
-    head = _HEADS[version]
-    size = int(head.unpack_from(message)[-1]) if len(message) >= head.size else 0
-    if len(message) - head.size != size:
+    header = _FRAME_HEADERS[version]
+    size = int(header.unpack_from(message)[-1]) if len(message) >= header.size else 0
+    if len(message) - header.size != size:
         raise ProtocolError(
-            f"expected a frame of version {version} from a device, with its size in a head of {head.size}"
+            f"expected a frame of version {version} from a device, with its size in a header of {header.size}"
             f" bytes, got {len(message)} bytes: {message[:16].hex()}"
         )
-    return message[head.size :]
+    return message[header.size :]
 
 
-def _parsed(message: str | bytes) -> dict[str, Any]:
+def _parse_object(message: str | bytes) -> dict[str, Any]:
     try:
         value = parse_json(message) if isinstance(message, str) else None
     except (ValueError, RecursionError):

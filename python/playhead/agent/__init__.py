@@ -66,7 +66,7 @@ _MODULES: Final = {
     "playback_tools": ("PlayerTools", "player_tools"),
     "tool_runner": ("CallOutcome", "HubRunner", "ToolRunner"),
 }
-"""Maps each module to its public names. They are imported on first access, as in `playhead`."""
+"""The public names of each module. A name is imported on first access, as in `playhead`."""
 
 
 if not TYPE_CHECKING:  # a misspelt name is an error for a type checker

@@ -1,7 +1,5 @@
-"""The agent: `run_turn` runs one turn, `Agent` keeps the conversation between turns.
-
-What happens inside a turn is in loop.py.
-"""
+"""The agent: `run_turn` runs one turn with `loop.ToolLoop`, and `Agent` stores the conversation between
+turns."""
 
 from __future__ import annotations
 
@@ -69,18 +67,18 @@ async def run_turn(
     Args:
         model: With `mode="prompt"`, for models without function calling, the system prompt describes the
             tools, and the model calls them by tags in its text.
-        tools: A hub (all tools it has discovered, with images sent to the model; make a `HubRunner` for
-            anything else), another runner, several of these in a sequence, or None. If two offer the same
-            name, the first one's tool is offered.
+        tools: A hub, another runner, several of these in a sequence, or None. A hub stands for all tools that
+            it has discovered, and sends their images to the model; for anything else make a `HubRunner`. If
+            two offer a tool with the same name, the model gets the first one.
         messages: The history, the user's newest message last. It is not changed: `TurnResult.messages` holds
             the messages that the turn adds.
-        system: The system prompt; the tools' own configured prompts are added while they are offered.
+        system: The system prompt. It gets the configured prompts of the tools that the model can call.
         budgets: Default `Budgets()`.
-        approvals: Checked before each call. Default: `Approvals()`, for this turn: calls run, unless their
-            tool is marked as destructive (`destructiveHint: true`), since there is nobody to ask.
+        approvals: Decides about each call. With the default, `Approvals()`, calls run unless their tool is
+            marked as destructive (`destructiveHint: true`), because there is nobody to ask.
         middlewares: They wrap each model call; use `Hooks` for other places.
-        on_event: Called with each event in order, and awaited if it returns an awaitable. A slow one delays
-            the turn.
+        on_event: Gets each event in order. If it returns an awaitable, the turn awaits that, so a slow one
+            delays the turn.
         player: Receives a result's audio at once. Without a player, `TurnResult.outcomes` holds the media. If
             the turn is interrupted (by `abort` or cancellation) while audio plays, or after some was played,
             the turn's last message tells the model how much was heard: "music: 12.4 s heard".
@@ -107,14 +105,14 @@ async def run_turn(
     approvals = Approvals() if approvals is None else approvals
     runner = _runner_of(tools)
     hooks = middlewares if isinstance(middlewares, Hooks) else Hooks(model=middlewares)
-    api = MiddlewareContext(_in_mode(model, mode), runner)
-    audio = AudioPlayback(player, compose(api, hooks.read, _unchanged))
+    api = MiddlewareContext(_model_for_mode(model, mode), runner)
+    audio = AudioPlayback(player, compose(api, hooks.read, _return_unchanged))
     loop = ToolLoop(api, hooks, approvals=approvals, audio=audio)
     api.enter_at(loop.wrap(compose(api, hooks.model, model_call(api))))
     chain = compose(api, hooks.turn, api.reenter)
     emit = _Emitter(on_event, turn)
     is_over = False
-    context = Context(depth=0, turn=number, mode=mode, emit=emit, on_piece=_ignore, state=turn)
+    context = Context(depth=0, turn=number, mode=mode, emit=emit, on_piece=_ignore_piece, state=turn)
     try:
         with unwrap_exception_group():
             async with audio.watched(emit):
@@ -127,15 +125,15 @@ async def run_turn(
                 )
                 result = await chain(context, TurnParams(request=request))
         is_over = True
-    except Exception as error:  # whatever ends the turn is reported, and raised to the caller unchanged
+    except Exception as error:  # report whatever ends the turn, and raise it unchanged
         is_over = True
         if turn.callback_error is None:
-            # Third-party exceptions may quote what no event must hold: a key, a header.
-            words = str(error) if isinstance(error, PlayheadError) else "see the exception"
-            await emit(Failed(round=emit.round, error=words, kind=type(error).__name__))
+            # Third-party exceptions may quote a key or a header, which no event may contain.
+            message = str(error) if isinstance(error, PlayheadError) else "see the exception"
+            await emit(Failed(round=emit.round, error=message, kind=type(error).__name__))
         raise
     finally:
-        if not is_over:  # cancelled
+        if not is_over:  # the turn was cancelled
             turn.add(*audio.heard())
     if not turn.aborted:
         return result
@@ -144,7 +142,7 @@ async def run_turn(
     return replace(result, messages=(*result.messages, *heard))
 
 
-def _in_mode(model: Model, mode: Mode) -> Model:
+def _model_for_mode(model: Model, mode: Mode) -> Model:
     if mode == "function" or model.provider == "prompt":
         return model
     return PromptModel(model)
@@ -163,7 +161,7 @@ def _runner_of(tools: Tools) -> ToolRunner:
 
 
 class _Emitter:
-    """Emits events one at a time, from any number of tasks, and notes what the callback raises."""
+    """Emits events one at a time, from any number of tasks, and stores an exception of the callback."""
 
     def __init__(self, on_event: OnEvent | None, turn: TurnHandle) -> None:
         self._on_event = on_event
@@ -181,7 +179,7 @@ class _Emitter:
                 if self._turn.callback_error is None:
                     await self._call(self._on_event, event)
             return
-        self._lock.acquire_nowait()  # the lock is free, and this way takes no checkpoint
+        self._lock.acquire_nowait()  # unlike `async with`, this is not a checkpoint
         try:
             await self._call(self._on_event, event)
         finally:
@@ -189,21 +187,21 @@ class _Emitter:
 
     async def _call(self, on_event: OnEvent, event: Event) -> None:
         try:
-            waiting = on_event(event)
-            if isawaitable(waiting):
-                await waiting
-        except Exception as error:  # a user's callback: noted, and raised again
+            result = on_event(event)
+            if isawaitable(result):
+                await result
+        except Exception as error:  # a user's callback may raise anything
             self._turn.callback_error = error
             raise
 
 
-async def _unchanged(_context: Context, media: Playable) -> Playable:
-    """Pass a result's media to the player unchanged: the innermost `read`."""
+async def _return_unchanged(_context: Context, media: Playable) -> Playable:
+    """The innermost `read`: it passes a result's media to the player unchanged."""
     return media
 
 
-async def _ignore(_piece: ReplyPiece) -> None:
-    """Ignore a piece outside the loop: the innermost `on_piece`."""
+async def _ignore_piece(_piece: ReplyPiece) -> None:
+    """The innermost `on_piece`: outside the loop, it ignores the piece."""
 
 
 @dataclass(eq=False, repr=False)

@@ -1,10 +1,11 @@
-"""Allow or deny calls: by a rule, by an approval of exactly this call, or by asking.
+"""Approvals: a rule, a stored approval of exactly this call, or the user allows or denies a call.
 
 Rules and approvals match only the server's name (chosen by the user), the tool's name, and the arguments that
-will be sent; nothing else that a model or a server writes matters. An approval is bound to these three, the
-arguments by the SHA-256 of their canonical JSON: a call with any other argument is another call.
+will be sent; nothing else that a model or a server writes matters. An approval is for one combination of
+these three, with the arguments as the SHA-256 of their canonical JSON: a call with any other argument is
+another call.
 
-`ApprovalLedger` decides and knows no clock; `Approvals` asks, and belongs to one conversation.
+`ApprovalLedger` stores the answers, and knows no clock. `Approvals` asks, and belongs to one conversation.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Scope = Literal["once", "conversation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolHints:
-    """A server's claims about its tool; None where it makes none. They may be false."""
+    """A server's claims about its tool, which may be false; None without a claim."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -39,8 +40,8 @@ class ToolHints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """The question about one call. Escape its strings before showing them: the tool's name and description
-    are the server's, the arguments are the model's."""
+    """The question about one call. Escape its strings before you show them: the server chose the tool's name
+    and description, the model chose the arguments."""
 
     server: str
     """The server's name in the servers file."""
@@ -58,8 +59,8 @@ class Approval:
 
     allow: bool
     scope: Scope = "once"
-    """`once` covers one call; `conversation` every call of this server and tool with these arguments. With
-    `allow=False` the latter means: don't ask about this call again."""
+    """`once` covers one call; `conversation` covers every call of this server and tool with these arguments.
+    With `allow=False`, `conversation` means: don't ask about this call again."""
     expires_seconds: float | None = 3600.0
     """The time after which the answer no longer counts. An hour by default, so that a conversation left open
     overnight asks again. None lasts until the conversation ends."""
@@ -123,7 +124,7 @@ def request_for(tool: HubTool, arguments: Mapping[str, Any]) -> ApprovalRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _ConversationAnswer:
     """An answer that holds for the whole conversation."""
 
     allow: bool
@@ -134,8 +135,8 @@ class ApprovalLedger:
     """The approvals that are still valid. Times are seconds of any one clock."""
 
     def __init__(self) -> None:
-        self._once: dict[CallKey, list[float]] = {}
-        self._standing: dict[CallKey, _Standing] = {}
+        self._single_uses: dict[CallKey, list[float]] = {}
+        self._for_conversation: dict[CallKey, _ConversationAnswer] = {}
 
     def grant(self, key: CallKey, approval: Approval, *, now: float) -> None:
         """Store an answer; it overrides earlier ones. A single refusal isn't stored."""
@@ -143,33 +144,35 @@ class ApprovalLedger:
         until = math.inf if approval.expires_seconds is None else now + approval.expires_seconds
         allow = approval.allow is True
         if not allow:
-            self._once.pop(key, None)
+            self._single_uses.pop(key, None)
         if approval.scope == "conversation":
-            self._standing[key] = _Standing(allow, until)
+            self._for_conversation[key] = _ConversationAnswer(allow, until)
             return
-        if key in self._standing and self._standing[key].allow is not allow:
-            del self._standing[key]
+        if key in self._for_conversation and self._for_conversation[key].allow is not allow:
+            del self._for_conversation[key]
         if allow:
-            self._once.setdefault(key, []).append(until)
+            self._single_uses.setdefault(key, []).append(until)
 
     def take(self, key: CallKey, *, now: float) -> bool | None:
         """Return the stored answer about a call, or None. A single-use approval is consumed."""
         self._forget_expired(now)
-        standing = self._standing.get(key)
+        standing = self._for_conversation.get(key)
         if standing is not None:
             return standing.allow
-        uses = self._once.get(key)
+        uses = self._single_uses.get(key)
         if not uses:
             return None
         uses.remove(min(uses))
         if not uses:
-            del self._once[key]
+            del self._single_uses[key]
         return True
 
     def _forget_expired(self, now: float) -> None:
-        self._standing = {key: grant for key, grant in self._standing.items() if now < grant.until}
-        unexpired = {key: [until for until in uses if now < until] for key, uses in self._once.items()}
-        self._once = {key: uses for key, uses in unexpired.items() if uses}
+        self._for_conversation = {
+            key: grant for key, grant in self._for_conversation.items() if now < grant.until
+        }
+        unexpired = {key: [until for until in uses if now < until] for key, uses in self._single_uses.items()}
+        self._single_uses = {key: uses for key, uses in unexpired.items() if uses}
 
 
 class Approvals:
@@ -235,7 +238,7 @@ class Approvals:
     async def _ask_unless_known(
         self, request: ApprovalRequest, on_pending: Callable[[], Awaitable[None]] | None
     ) -> Verdict:
-        """Answer by the ledger, or else ask. Only one task at a time asks about one key."""
+        """Take the answer from the ledger, or ask. Only one task at a time asks about one key."""
         try:
             arguments = canonical(request.arguments)
         except UsageError as error:

@@ -1,4 +1,4 @@
-"""The audio of one turn: handed to the player as results arrive, and reported in the turn's events."""
+"""The audio of one turn. Results hand it to the player as they arrive, and the turn's events report on it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MediaPlayer(Protocol):
     def snapshot(self) -> PlayerState: ...
 
 
-_SOUNDING: Final = frozenset({Status.BUFFERING, Status.PLAYING, Status.PAUSED})
+_ACTIVE: Final = frozenset({Status.BUFFERING, Status.PLAYING, Status.PAUSED})
 
 
 class AudioPlayback:
@@ -55,34 +55,35 @@ class AudioPlayback:
 
     @asynccontextmanager
     async def watched(self, emit: Emit) -> AsyncIterator[None]:
-        """Report audio of this turn that waits or ends while the body runs. The player reports the audio that
-        plays on afterwards (`Player.events`)."""
+        """Report audio of this turn that waits or ends during the `with` block. Later events of audio that
+        plays on are only in `Player.events`."""
         if self._player is None:
             yield
             return
         with self._player.events() as events:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch, events, emit)
+                nursery.start_soon(self._report_events, events, emit)
                 yield
                 nursery.cancel_scope.cancel()
 
     def heard(self) -> tuple[UserMessage, ...]:
-        """Return the note for the history of a turn that is interrupted now: without it, the model would
-        assume that its music was heard to the end. Empty if no audio plays and this turn has played none.
+        """Return the note for the history of a turn that is interrupted now. Without it, the model would
+        assume that the user heard its music to the end. It is empty if no audio plays and this turn has
+        played none.
 
-        The note is a message of its own, since the results in the history may have been sent already. It has
-        no title, which would put a server's words into the user's message.
+        The note is a separate message, because the model may have got the results in the history already. It
+        has no title, because that would put a server's words into the user's message.
         """
         if self._player is None:
             return ()
         now = self._player.snapshot()
-        if not self._has_played and now.status not in _SOUNDING:
+        if not self._has_played and now.status not in _ACTIVE:
             return ()
         note = f"[The turn was interrupted; music: {now.heard_seconds:.1f} s heard]"
         return (UserMessage(parts=(Text(text=note),)),)
 
     async def play(self, context: Context, tool: ToolRef, media: tuple[Playable, ...]) -> None:
-        """Hand `media` to the player. If it refuses the items, their ends are reported with its error."""
+        """Hand `media` to the player. If the player refuses the items, report their ends with its error."""
         if self._player is None or not media:
             return
         # One result at a time, because `play` empties the queue and so must precede every `enqueue`.
@@ -105,15 +106,15 @@ class AudioPlayback:
             await play(media)
         except PlayheadError as error:
             for item in media:
-                await self._end(item.title, str(error), context.emit)
+                await self._report_end(item.title, str(error), context.emit)
 
-    async def _watch(self, events: trio.MemoryReceiveChannel[PlayerEvent], emit: Emit) -> None:
+    async def _report_events(self, events: trio.MemoryReceiveChannel[PlayerEvent], emit: Emit) -> None:
         async for event in events:
             match event:
                 case ItemEnd():
-                    await self._end(event.title, None, emit, finding=event.finding)
+                    await self._report_end(event.title, None, emit, finding=event.finding)
                 case ItemError():
-                    await self._end(event.title, str(event.error), emit)
+                    await self._report_end(event.title, str(event.error), emit)
                 case ItemWaiting() if self._unfinished[event.title]:
                     why = None if event.last_error is None else str(event.last_error)
                     await emit(
@@ -134,7 +135,9 @@ class AudioPlayback:
                 case _:
                     assert_never(event)
 
-    async def _end(self, title: str, error: str | None, emit: Emit, *, finding: str | None = None) -> None:
+    async def _report_end(
+        self, title: str, error: str | None, emit: Emit, *, finding: str | None = None
+    ) -> None:
         if not self._unfinished[title]:
             return  # from an earlier turn
         self._unfinished[title] -= 1

@@ -1,7 +1,7 @@
 """The limits of one turn, and the meter that counts against them.
 
-An exhausted budget never fails a turn: calls that would exceed it get a result that says so, and the model is
-called once more without tools and with the reason, so that the turn ends with an answer.
+An exhausted budget never fails a turn. Calls that would exceed it get a result that says so. The loop calls
+the model once more, without tools and with the reason, so that the turn ends with an answer.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Budgets:
     an integer; only the seconds may have a fraction."""
 
     max_depth: int | None = 10
-    """Limits the rounds of tool calls. After ten, the model is called an eleventh time, without tools. Ten
-    are more than real tasks need, and stop a looping model within a minute."""
+    """Limits the rounds of tool calls. After ten, the loop calls the model an eleventh time, without tools.
+    Real tasks need fewer rounds, and ten stop a looping model within a minute."""
     max_calls: int | None = 1000
-    """Limits the calls of all rounds together. It is more than any task needs, and so few that a runaway
-    model costs seconds."""
+    """Limits the calls of all rounds together. Any task needs fewer, and so many by a runaway model cost only
+    seconds."""
     max_seconds: float | None = 900.0
     """Limits the whole turn, including the time that people take to approve. When it is over, running calls
     are cancelled; a streaming reply continues (its client's timeout bounds it). A single call may take 600 s
@@ -47,13 +47,13 @@ class Budgets:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            least = 1 if name == "max_parallel" else 0
+            minimum = 1 if name == "max_parallel" else 0
             if value is None and name != "max_parallel":
                 continue
             kind = int | float if name == "max_seconds" else int
-            if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
-                what = "a number" if name == "max_seconds" else "an integer"
-                raise UsageError(f"Budgets.{name}: expected {what} of at least {least}, got {value!r}")
+            if isinstance(value, bool) or not isinstance(value, kind) or not value >= minimum:
+                expected = "a number" if name == "max_seconds" else "an integer"
+                raise UsageError(f"Budgets.{name}: expected {expected} of at least {minimum}, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

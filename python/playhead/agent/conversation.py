@@ -1,8 +1,7 @@
 """A provider-neutral conversation: messages, the request to a model, and the pieces of its reply.
 
-Each provider's codec translates it to its own wire format; nothing here belongs to one provider. What a
-provider requires back unchanged (thinking blocks with their signatures, output items with ids) is stored in
-`AssistantMessage.raw` and sent only to the provider that made it.
+The codec of each provider translates it to that provider's wire format. Some data must return to its provider
+unchanged (thinking blocks with their signatures, output items with ids); it is in `AssistantMessage.raw`.
 """
 
 from __future__ import annotations
@@ -169,7 +168,7 @@ class ReplyEnd:
     stop: StopReason
     usage: TokenUsage
     reason: str = ""
-    """The provider's own words for `stop`, if any: `SAFETY`, or why a model refused."""
+    """The provider's own text about `stop`, if any: `SAFETY`, or the reason of a refusal."""
 
 
 ReplyPiece = TextPiece | ThinkingPiece | CallStarted | CallReady | ReplyEnd

@@ -15,12 +15,13 @@ done, error or cancelled. Events hold no media: they name the audio and pictures
 
     {"type":"mcp_tool_call_begin","round":1,"tool":{"id":"a","name":"home__play","arguments":{},"status":"invoking"}}
 
-A line is ASCII without a line break. The event read back equals the one written, except for what JSON or a
-log can't hold: inline data (see `results.model_text`) is replaced by a note with its size, lone surrogates by
-U+FFFD, non-finite numbers by their names, values nested 128 deep or more by a note.
+A line is ASCII without a line break. The event that `from_json` returns equals the one that was written,
+except for values that do not fit JSON or a log: inline data (see `results.model_text`) becomes a note with
+its size, lone surrogates become U+FFFD, non-finite numbers become their names, and values nested 128 deep or
+more become a note.
 
-A newer version may add keys and types. Unknown keys are ignored, and for an unknown type `from_json` returns
-None: a reader of events can do without them.
+A newer version may add keys and types. `from_json` ignores unknown keys, and returns None for an unknown
+type, because a reader of events does not need to know all of them.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ CallStatus = Literal["pending", "invoking", "done", "error", "cancelled"]
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
-def _number(value: object) -> object:
+def _parse_number(value: object) -> object:
     return float(value) if isinstance(value, str) and value in _NOT_FINITE else value
 
 
-_Number = Annotated[float, BeforeValidator(_number)]
+_Number = Annotated[float, BeforeValidator(_parse_number)]
 """A number that may be infinite or NaN. JSON has neither, so a line has their names as strings."""
 
 
@@ -157,8 +158,8 @@ class ToolCallResponse(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallError(_Event):
-    """The call has no result from its tool: it was denied, unknown, late, cancelled, over budget, or it
-    raised. The model receives `error`."""
+    """The call has no result from its tool, because it was denied, unknown, late, cancelled or over budget,
+    or raised an exception. The model receives `error`."""
 
     type: ClassVar[str] = "mcp_tool_call_error"
     tool: ToolRef
@@ -186,7 +187,7 @@ class AudioStart(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioEnd(_Event):
-    """The audio ended; `error` gives the reason if it failed. `finding`: the file is cut short, such as
+    """The audio ended; `error` is the reason if it failed. `finding` says that the file is cut short, such as
     "ended at 5.2 of 12.0 s"."""
 
     type: ClassVar[str] = "audio_end"
@@ -278,10 +279,11 @@ Event = (
 )
 
 
-_DEPTH: Final = Limits().json_depth
+_MAX_DEPTH: Final = Limits().json_depth
 _DATA_KEYS: Final = frozenset({"data", "blob", "base64", "b64"})
-_KEYED_RUN: Final = 64
-"""The shortest string that counts as data because of its key, as in `results.model_text`."""
+_MIN_DATA_CHARS: Final = 64
+"""The length of the shortest string that counts as data if its key is in `_DATA_KEYS`, as in
+`results.model_text`."""
 
 
 # --- writing -----------------------------------------------------------------------------------------
@@ -293,48 +295,48 @@ def to_json(event: Event, *, text_chars: int | None = None) -> str:
     `text_chars` shortens longer strings (but not a status) in the middle, with a note of the omitted length.
     Never raises for the events of a turn: values in arguments that aren't JSON are named by their type.
     """
-    line = {"type": event.type, **_object(event, text_chars)}
+    line = {"type": event.type, **_json_object(event, text_chars)}
     return json.dumps(line, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def _object(value: Any, chars: int | None) -> dict[str, object]:
+def _json_object(value: Any, chars: int | None) -> dict[str, object]:
     return {
-        one.name: _value(getattr(value, one.name), None if one.name == "status" else chars, 0)
-        for one in fields(value)
+        field.name: _json_value(getattr(value, field.name), None if field.name == "status" else chars, 0)
+        for field in fields(value)
     }
 
 
-def _value(value: object, chars: int | None, depth: int, key: str = "") -> object:
+def _json_value(value: object, chars: int | None, depth: int, key: str = "") -> object:
     match value:
         case None | bool() | int():
             return value
         case float():
-            return value if math.isfinite(value) else _name_of(value)
+            return value if math.isfinite(value) else _name_of_number(value)
         case str():
-            return _text(value, chars, key)
-        case _ if depth == _DEPTH:
-            return f"[nested more than {_DEPTH} deep]"
+            return _json_text(value, chars, key)
+        case _ if depth == _MAX_DEPTH:
+            return f"[nested more than {_MAX_DEPTH} deep]"
         case ToolRef() | CallResponse():
-            return _object(value, chars)
+            return _json_object(value, chars)
         case Mapping():
             return {
-                _text(str(name), chars, ""): _value(inner, chars, depth + 1, str(name))
+                _json_text(str(name), chars, ""): _json_value(inner, chars, depth + 1, str(name))
                 for name, inner in value.items()
             }
         case list() | tuple():
-            return [_value(inner, chars, depth + 1, key) for inner in value]
+            return [_json_value(inner, chars, depth + 1, key) for inner in value]
         case _:
             return f"[a {type(value).__name__}]"
 
 
-def _name_of(value: float) -> str:
+def _name_of_number(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _text(text: str, chars: int | None, key: str) -> str:
+def _json_text(text: str, chars: int | None, key: str) -> str:
     text = without_inline_data(text)
-    if key.lower() in _DATA_KEYS and len(text) >= _KEYED_RUN:
-        text = without_inline_data(text, run_chars=_KEYED_RUN)
+    if key.lower() in _DATA_KEYS and len(text) >= _MIN_DATA_CHARS:
+        text = without_inline_data(text, run_chars=_MIN_DATA_CHARS)
     if chars is None or len(text) <= chars:
         return text
     half = chars // 2
@@ -370,22 +372,22 @@ def read_event(line: str | bytes, raw: Mapping[str, object]) -> Event | None:
     name = raw.get("type")
     if not isinstance(name, str):
         raise RecordingError(f"type: expected a string, got {kind_of(name)}", key="type")
-    if name not in _KINDS:
+    if name not in _EVENT_TYPES:
         return None
     try:
         return _adapter(name).validate_json(line, strict=True)
     except ValidationError as error:
         problem = error.errors(include_input=False, include_url=False)[0]
-    # Raised outside the handler: pydantic's error holds the values, which may be secret.
-    raise _invalid(raw, problem)
+    # Raised outside the handler, so that its context is not pydantic's error, which holds the values.
+    raise _recording_error(raw, problem)
 
 
 @cache
 def _adapter(name: str) -> TypeAdapter[Event]:
-    return TypeAdapter(_KINDS[name])
+    return TypeAdapter(_EVENT_TYPES[name])
 
 
-def _invalid(raw: object, problem: ErrorDetails) -> RecordingError:
+def _recording_error(raw: object, problem: ErrorDetails) -> RecordingError:
     key = ""
     for step in problem["loc"]:
         key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else step
@@ -409,4 +411,4 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "dataclass_type": "an object",
     "tuple_type": "an array",
 }
-_KINDS: Final[Mapping[str, type[Event]]] = {kind.type: kind for kind in get_args(Event)}
+_EVENT_TYPES: Final[Mapping[str, type[Event]]] = {kind.type: kind for kind in get_args(Event)}

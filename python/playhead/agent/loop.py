@@ -99,7 +99,7 @@ class ModelStep:
             case ThinkingPiece():
                 await self.emit(ThinkingDelta(round=number, text=piece.text))
             case CallStarted():
-                pass
+                pass  # a call has no event before its arguments are complete
             case CallReady():
                 running = self._calls.add(piece.call)
                 self._pieces.append(running)
@@ -171,7 +171,8 @@ class ModelStep:
         return tuple(running.outcome for running in self._ordered if running.outcome is not None)
 
     async def emit_end(self) -> None:
-        """Emit the end events of the reply and the calls of a closed step, as far as not emitted yet."""
+        """Emit the end events of a closed step, of its reply and its calls, unless they were emitted
+        before."""
         if self._is_open:
             await self._end_reply("aborted")
         await self.emit_calls()
@@ -208,23 +209,23 @@ class ToolLoop:
         self._api = api
         self._approvals = approvals
         self._audio = audio
-        self._call: CallNext = compose(api, hooks.call, self._run_call)
-        self._list: ListNext = compose(api, hooks.list, self._list_specs)
+        self._call: CallNext = compose(api, hooks.call, self._call_runner)
+        self._list: ListNext = compose(api, hooks.list, self._list_from_runner)
 
     def wrap(self, next: Next) -> Next:
-        """Wrap `next`, which is one model call."""
+        """Return a function that makes one model call with `next`, and loops while the reply calls tools."""
 
         async def run(context: Context, params: TurnParams) -> TurnResult:
             request = params.request
             if context.state.aborted:
-                return _aborted()
-            # A request without tools already asks for the last answer, which no budget prevents.
+                return _aborted_result()
+            # A request without tools is for the last answer, which no budget prevents.
             hit = context.state.meter.check(context.depth) if request.tools else None
             if hit is not None:
                 request = _last_request(request, hit)
-            step, reply = await self._step(next, context, request)
+            step, reply = await self._run_step(next, context, request)
             if reply is None or context.state.aborted:
-                return _aborted(step, reply)
+                return _aborted_result(step, reply)
             if hit is not None:
                 return _at_limit(reply, hit)
             if not request.tools or not reply.outcomes or reply.ended_by == "refused":
@@ -240,18 +241,19 @@ class ToolLoop:
                 tools=await self.list_tools(context),
             )
             deeper = replace(context, depth=context.depth + 1)
-            return _sum(reply, await self._api.reenter(deeper, TurnParams(request=next_request)))
+            return _combined_result(reply, await self._api.reenter(deeper, TurnParams(request=next_request)))
 
         return run
 
     async def list_tools(self, context: Context) -> tuple[ToolSpec, ...]:
-        """List the tools that the model is offered now."""
+        """List the tools that the model can call now."""
         return await self._list(context, None)
 
-    async def _step(
+    async def _run_step(
         self, next: Next, context: Context, request: ModelRequest
     ) -> tuple[ModelStep, TurnResult | None]:
-        """Run one reply with all its calls. The result is None if the turn was aborted before it arrived."""
+        """Run one reply with all its calls. The result is None if `abort` ended the turn before it
+        arrived."""
         turn = context.state
         result: TurnResult | None = None
         step: ModelStep | None = None
@@ -274,17 +276,17 @@ class ToolLoop:
                         turn.meter.count_tokens(result.usage)
                         await step.reply_received(result.message)
             finally:
-                # Add the messages of the step to the history, also after cancellation or failure: no call may
-                # be left without a result. Nothing here waits.
+                # Even after a cancellation or a failure, every call in the history must have a result.
+                # Nothing here waits.
                 added = step.close() if step is not None else ()
                 turn.add(*added)
-        except Exception:  # the turn ends, but a callback that saw calls begin must see their ends
+        except Exception:  # the turn ends, but a callback that got the begin of a call must get its end
             if step is not None and turn.callback_error is None:
                 await step.emit_calls()
             raise
         assert step is not None, "a nursery that can't be opened raises"
         if turn.callback_error is not None:
-            # The callback raised this in a progress report, and the tool runner swallowed it.
+            # The callback raised this in a progress report, and the tool runner suppressed it.
             raise turn.callback_error
         await step.emit_end()
         if result is None:
@@ -297,9 +299,9 @@ class ToolLoop:
         if not request.tools or not isinstance(runner, Prompting):
             return request
         added = runner.system_prompt(request.tools)
-        return replace(request, system=_join(request.system, added)) if added else request
+        return replace(request, system=_joined_paragraphs(request.system, added)) if added else request
 
-    async def _run_call(self, context: Context, call: ToolCall) -> CallOutcome:
+    async def _call_runner(self, context: Context, call: ToolCall) -> CallOutcome:
         tool = ToolRef(id=call.id, name=call.name, arguments=call.arguments, status="invoking")
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -312,7 +314,7 @@ class ToolLoop:
 
         return await self._api.tools.call(call, on_progress=on_progress, on_media=on_media)
 
-    async def _list_specs(self, _context: Context, _: None) -> tuple[ToolSpec, ...]:
+    async def _list_from_runner(self, _context: Context, _: None) -> tuple[ToolSpec, ...]:
         return self._api.tools.specs()
 
 
@@ -337,7 +339,7 @@ def model_call(api: MiddlewareContext) -> Next:
                 " must send one",
                 provider=model.provider,
             )
-        ended_by, reason = _ended_by(end)
+        ended_by, reason = _end_reason(end)
         return TurnResult(
             message=end.message,
             messages=(end.message,),
@@ -350,7 +352,7 @@ def model_call(api: MiddlewareContext) -> Next:
     return ask
 
 
-def _ended_by(end: ReplyEnd) -> tuple[EndedBy, str]:
+def _end_reason(end: ReplyEnd) -> tuple[EndedBy, str]:
     detail = f": {end.reason}" if end.reason else ""
     match end.stop:
         case "length":
@@ -368,7 +370,7 @@ def _ended_by(end: ReplyEnd) -> tuple[EndedBy, str]:
 
 def _last_request(request: ModelRequest, hit: Hit) -> ModelRequest:
     prompt = LAST_ANSWER.format(reason=hit.reason)
-    return replace(request, tools=(), system=_join(request.system, prompt))
+    return replace(request, tools=(), system=_joined_paragraphs(request.system, prompt))
 
 
 def _at_limit(reply: TurnResult, hit: Hit) -> TurnResult:
@@ -377,7 +379,7 @@ def _at_limit(reply: TurnResult, hit: Hit) -> TurnResult:
     return replace(reply, ended_by=hit.budget, reason=hit.reason)
 
 
-def _aborted(step: ModelStep | None = None, reply: TurnResult | None = None) -> TurnResult:
+def _aborted_result(step: ModelStep | None = None, reply: TurnResult | None = None) -> TurnResult:
     if reply is not None:
         return replace(reply, ended_by="aborted", reason="the turn was aborted")
     return TurnResult(
@@ -391,7 +393,7 @@ def _aborted(step: ModelStep | None = None, reply: TurnResult | None = None) -> 
     )
 
 
-def _sum(first: TurnResult, rest: TurnResult) -> TurnResult:
+def _combined_result(first: TurnResult, rest: TurnResult) -> TurnResult:
     return replace(
         rest,
         messages=(*first.messages, *rest.messages),
@@ -408,5 +410,5 @@ def _add_counts(one: int | None, other: int | None) -> int | None:
     return None if one is None and other is None else (one or 0) + (other or 0)
 
 
-def _join(*parts: str) -> str:
+def _joined_paragraphs(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)

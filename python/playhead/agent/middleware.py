@@ -51,8 +51,8 @@ from playhead.stream.source import Playable
 
 
 class TurnHandle:
-    """A handle on one turn, for `run_turn(…, turn=TurnHandle())`: `abort` it from any task of the same trio
-    run. Use a new one for each turn."""
+    """A handle on one turn, for `run_turn(…, turn=TurnHandle())`. Any task of the same trio run may `abort`
+    the turn. Use a new handle for each turn."""
 
     def __init__(self) -> None:
         self._meter: Meter | None = None
@@ -60,12 +60,13 @@ class TurnHandle:
         self._scopes: list[trio.CancelScope] = []
         self._aborted = False
         self.callback_error: Exception | None = None
-        """The exception of the event callback. It is stored so that it can be told from a call's failure."""
+        """The exception of the event callback. The loop compares it with that of a call, to tell them
+        apart."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages added to the history so far. They are whole rounds, every call with its result. Also
-        valid after cancellation or a failure, which leave no `TurnResult`."""
+        """The messages that the turn has added to the history so far, in whole rounds, with a result for
+        every call. This is valid even after cancellation or a failure, which leave no `TurnResult`."""
         return tuple(self._messages)
 
     @property
@@ -73,11 +74,11 @@ class TurnHandle:
         return self._aborted
 
     def abort(self) -> None:
-        """End the turn now. The model's reply and running calls are cancelled, and their peers are notified.
+        """End the turn now. This cancels the model's reply and running calls, at their servers, too.
 
         `run_turn` then returns with `ended_by="aborted"`, the partial reply, and one "cancelled" result for
-        each open call, so that the history stays valid. Called before the turn, it ends the turn at its
-        start; after it, or a second time, it does nothing.
+        each open call, so that the history stays valid. If `abort` is called before the turn, the turn ends
+        at its start. After the turn, or a second time, it does nothing.
         """
         self._aborted = True
         for scope in self._scopes:
@@ -103,7 +104,7 @@ class TurnHandle:
 
     @contextmanager
     def abortable(self) -> Iterator[None]:
-        """Let `abort` cancel what runs inside."""
+        """Let `abort` cancel the `with` block."""
         with trio.CancelScope() as scope:
             self._scopes.append(scope)
             try:
@@ -120,7 +121,8 @@ EndedBy = Literal["answer", "tool_turn", "length", "refused", "aborted"] | Exhau
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The state passed along the chain with the request; use `dataclasses.replace` to pass a changed one."""
+    """The state that passes along the chain with the request. Use `dataclasses.replace` to pass a changed
+    one."""
 
     depth: int
     """Completed rounds of tool calls."""
@@ -131,7 +133,8 @@ class Context:
     """Emits an event, in order. It waits for the user's callback, and passes its exception on."""
     on_piece: OnPiece
     """Receives each piece of the reply as it arrives, `ReplyEnd` last. A middleware that changes pieces
-    passes its own callback along the chain: it receives them first and hands its output to this one."""
+    passes its own callback along the chain. That callback receives the pieces first, and calls this one with
+    its output."""
     state: TurnHandle
     """The running turn: its budgets, and the handle to abort it."""
 
@@ -210,7 +213,7 @@ class Hooks:
 
 
 class MiddlewareContext:
-    """The model, the tools and the loop's entry: passed to each middleware once, when the chain is
+    """The model, the tools, and the entry into the loop. Each middleware gets it once, when the chain is
     composed."""
 
     def __init__(self, model: Model, tools: ToolRunner) -> None:
@@ -238,7 +241,7 @@ def compose(
     ],
     innermost: Callable[[Context, P], Awaitable[R]],
 ) -> Callable[[Context, P], Awaitable[R]]:
-    """Wrap `innermost` in the middleware, the first outermost. Each is called once, here."""
+    """Wrap `innermost` in the middleware, the first outermost. Each middleware is called only here, once."""
     composed = innermost
     for middleware in reversed(middlewares):
         composed = middleware(api)(composed)

@@ -35,7 +35,7 @@ def player_tools(player: Player) -> PlayerTools:
 
 
 class PlayerTools:
-    """A `ToolRunner` with the tools of one player; made by `player_tools`."""
+    """A `ToolRunner` with the tools of one player. `player_tools` makes it."""
 
     def __init__(self, player: Player) -> None:
         self._player = player

@@ -4,8 +4,8 @@
 the way to the model a request becomes text: tools go into the system prompt (`PromptTemplate`), results into
 user messages. On the way back `ToolUseParser` extracts the calls from the reply.
 
-The author of a string decides how it is treated. The model's own replies go back to it unchanged, tags
-included (`AssistantMessage.raw`). What users, tools, resources and tool descriptions say is escaped first
+The treatment of a string depends on its author. The model's own replies go back to it unchanged, with their
+tags (`AssistantMessage.raw`). Text of users, tools, resources and tool descriptions is escaped first
 (`harmless`), so that a model that repeats it word for word calls nothing.
 """
 
@@ -64,20 +64,20 @@ You can call tools. To call one, write a block of exactly this form, and no code
 """
 
 NO_MORE_CALLS = "No tool can be called any more. Answer now, with what you know."
-"""Added to the system prompt if tools were used and none are offered any more."""
+"""The end of the system prompt if the history has calls, but the model can call no tool any more."""
 
 _PLACEHOLDER = regex.compile(r"\{\{\s*([A-Za-z_][A-Za-z_0-9]*)\s*\}\}")
-_KNOWN = ("tools", "system")
+_PLACEHOLDER_NAMES = ("tools", "system")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTemplate:
-    """A template of the system prompt in prompt mode, checked when it is made.
+    """A template of the system prompt in prompt mode.
 
-    `{{tools}}` is replaced by the list of tools and, if present, `{{system}}` by the caller's own system
-    prompt, which otherwise comes first. Double braces, because prompts quote JSON.
+    The list of tools replaces `{{tools}}`. The caller's own system prompt replaces `{{system}}` or, without
+    that placeholder, precedes the text. The braces are double because prompts quote JSON.
 
-    Raises `ConfigError` if `{{tools}}` is missing, a placeholder is unknown, or `{{` doesn't begin one; the
+    Raises `ConfigError` if `{{tools}}` is missing, a placeholder is unknown, or `{{` doesn't begin one. The
     message has `where` (such as a file name), the line and the column.
     """
 
@@ -88,15 +88,15 @@ class PromptTemplate:
         placeholders = {match.start(): match[1] for match in _PLACEHOLDER.finditer(self.text)}
         for opening in regex.finditer(r"\{\{", self.text):
             name = placeholders.get(opening.start())
-            if name not in _KNOWN:
-                raise ConfigError(self._wrong(opening.start(), name))
+            if name not in _PLACEHOLDER_NAMES:
+                raise ConfigError(self._placeholder_problem(opening.start(), name))
         if "tools" not in placeholders.values():
             raise ConfigError(
                 f"{self.where}: expected {{{{tools}}}} for the list of tools, got a template without it; the"
                 " model would not know its tools"
             )
 
-    def _wrong(self, at: int, name: str | None) -> str:
+    def _placeholder_problem(self, at: int, name: str | None) -> str:
         line = self.text.count("\n", 0, at) + 1
         column = at - self.text.rfind("\n", 0, at)
         place = f"{self.where}, line {line}, column {column}"
@@ -106,19 +106,19 @@ class PromptTemplate:
                 f"{place}: expected {{{{tools}}}} or {{{{system}}}}, got {excerpt!r}; write literal braces as"
                 " '{ {'"
             )
-        hint = did_you_mean(name.lower(), _KNOWN, lead="; ", show="{{{{{}}}}}".format)
+        hint = did_you_mean(name.lower(), _PLACEHOLDER_NAMES, lead="; ", show="{{{{{}}}}}".format)
         return f"{place}: expected {{{{tools}}}} or {{{{system}}}}, got {{{{{name}}}}}{hint}"
 
     def render(self, tools: Sequence[ToolSpec], *, system: str = "") -> str:
         """Render the system prompt. Inserted text is not searched for placeholders."""
         values = {"tools": tool_list(tools), "system": system}
         whole: str = _PLACEHOLDER.sub(lambda match: values[match[1]], self.text)
-        placed = any(match[1] == "system" for match in _PLACEHOLDER.finditer(self.text))
-        return whole if placed or not system else f"{system}\n\n{whole}"
+        has_system = any(match[1] == "system" for match in _PLACEHOLDER.finditer(self.text))
+        return whole if has_system or not system else f"{system}\n\n{whole}"
 
 
 def tool_list(tools: Sequence[ToolSpec]) -> str:
-    """Describe the tools, one JSON object per line. JSON strings keep a description inside its entry, and
+    """Describe the tools, one JSON object per line. A JSON string confines a description to its entry, and
     tags are escaped, so that a model that quotes the list calls nothing."""
     return "\n".join(
         harmless(
@@ -132,14 +132,14 @@ def tool_list(tools: Sequence[ToolSpec]) -> str:
     )
 
 
-def _beginnings(word: str) -> str:
+def _word_or_prefix(word: str) -> str:
     """Return a pattern for `word`, or for any prefix of it at the end of the text, where the rest might
     follow."""
     return "|".join([word, *(rf"{word[:length]}\Z" for length in range(len(word) - 1, -1, -1))])
 
 
-_FORGEABLE = regex.compile(
-    rf"<(?=[\s/]*+(?:{_beginnings('tool_use')}|{_beginnings('result')}|{_beginnings('error')}))",
+_DANGEROUS_TAG = regex.compile(
+    rf"<(?=[\s/]*+(?:{_word_or_prefix('tool_use')}|{_word_or_prefix('result')}|{_word_or_prefix('error')}))",
     regex.IGNORECASE,
 )
 
@@ -148,9 +148,10 @@ def harmless(text: str, *, less_than: str = "&lt;") -> str:
     """Escape `text` so that it can't forge a call or end a result: the `<` of `<tool_use…`, `<result` and
     `<error`, opening or closing, in any case and with blanks before the name, becomes `less_than`.
 
-    Other markup stays readable. This matches more than the parser's tags, because models read more into text.
+    Other markup stays readable. This escapes more than the tags of the parser, because a model may take other
+    forms for tags, too.
     """
-    clean: str = _FORGEABLE.sub(lambda _: less_than, text)
+    clean: str = _DANGEROUS_TAG.sub(lambda _: less_than, text)
     return clean
 
 
@@ -169,10 +170,10 @@ def encode(request: ModelRequest, *, template: PromptTemplate = DEFAULT_PROMPT) 
         system = template.render(request.tools, system=request.system)
     else:
         system = f"{request.system}\n\n{NO_MORE_CALLS}" if request.system else NO_MORE_CALLS
-    return replace(request, messages=tuple(_turns(request.messages)), system=system, tools=())
+    return replace(request, messages=tuple(_alternating_turns(request.messages)), system=system, tools=())
 
 
-def _turns(messages: Iterable[Message]) -> Iterator[UserMessage | AssistantMessage]:
+def _alternating_turns(messages: Iterable[Message]) -> Iterator[UserMessage | AssistantMessage]:
     open_turn: UserMessage | AssistantMessage | None = None
     calls: dict[str, ToolCall] = {}
     for message in messages:
@@ -207,7 +208,7 @@ def _harmless_part(part: Text | Attachment) -> Text | Attachment:
 
 
 def reply_text(message: AssistantMessage) -> str:
-    """Return the model's own text, tags included; for a reply of another provider, its equivalent in tags."""
+    """Return the model's own text with its tags; for a reply of another provider, the same in tags."""
     if message.provider == "prompt" and message.raw:
         return str(message.raw[0]["text"])
     written = []
@@ -231,7 +232,7 @@ def call_text(call: ToolCall) -> str:
         if call.arguments is None
         else json.dumps(dict(call.arguments), ensure_ascii=False)
     )
-    return f"<tool_use><name>{_plain(call.name)}</name><arguments>{arguments}</arguments></tool_use>"
+    return f"<tool_use><name>{_escape_name(call.name)}</name><arguments>{arguments}</arguments></tool_use>"
 
 
 def results_parts(message: ToolMessage, calls: Mapping[str, ToolCall]) -> tuple[Text | Attachment, ...]:
@@ -253,11 +254,11 @@ def _result_text(result: ToolResult, call: ToolCall | None) -> str:
     if call is not None and call.problem and call.problem not in text:
         text = f"{call.problem}. {text}".rstrip()
     tag = "error" if result.is_error else "result"
-    name = _plain(result.name)
+    name = _escape_name(result.name)
     return f"<tool_use_result><name>{name}</name><{tag}>{harmless(text)}</{tag}></tool_use_result>"
 
 
-def _plain(name: str) -> str:
+def _escape_name(name: str) -> str:
     return name.replace("<", "&lt;")
 
 
@@ -268,7 +269,7 @@ def has_calls(messages: Iterable[Message]) -> bool:
     )
 
 
-_ID = "tool_use_"
+_ID_PREFIX = "tool_use_"
 _OWN_ID = re.compile(r"tool_use_([0-9]{1,9})")
 
 
@@ -278,8 +279,8 @@ class PromptModel:
     `template` makes the system prompt. `limit_chars` bounds one call in the text (`Limits.tool_use_chars`).
     Call ids are `tool_use_1`, `tool_use_2`, …: unique within one `PromptModel` and in the request's history.
 
-    A request without tools, and without calls in its history, passes unchanged, because tags mean nothing
-    there.
+    A request without tools, and without calls in its history, passes unchanged, because its reply has no
+    tags.
     """
 
     def __init__(
@@ -320,7 +321,7 @@ class PromptModel:
 
     def _next_id(self) -> str:
         self._last += 1
-        return f"{_ID}{self._last}"
+        return f"{_ID_PREFIX}{self._last}"
 
     async def _decode(self, pieces: AsyncIterator[ReplyPiece]) -> AsyncGenerator[ReplyPiece]:
         parser = ToolUseParser(limit_chars=self._limit_chars)
@@ -359,7 +360,7 @@ class _Reply:
         self.raw: list[str] = []
         """The text as the model wrote it."""
         self._parts: list[Text | Thinking | ToolCall] = []
-        self._run: list[str] = []
+        self._run_texts: list[str] = []
         self._run_kind: type[Text | Thinking] = Text
         self._next_id = next_id
         self._open_id = ""
@@ -369,13 +370,13 @@ class _Reply:
         for event in events:
             match event:
                 case TextRun():
-                    self._add(Text, event.text)
+                    self._add_text(Text, event.text)
                     yield TextPiece(text=event.text)
                 case CallNamed():
                     self._open_id = self._next_id()
                     yield CallStarted(id=self._open_id, name=event.name)
                 case CallWritten():
-                    yield from self._ready(
+                    yield from self._add_call(
                         ToolCall(
                             id=self._open_id,
                             name=event.name,
@@ -384,7 +385,7 @@ class _Reply:
                         )
                     )
                 case CallBroken():
-                    yield from self._ready(
+                    yield from self._add_call(
                         ToolCall(
                             id=self._open_id,
                             name=event.name,
@@ -397,25 +398,25 @@ class _Reply:
                     assert_never(event)
 
     def thought(self, piece: ThinkingPiece) -> Iterator[ReplyPiece]:
-        self._add(Thinking, piece.text)
+        self._add_text(Thinking, piece.text)
         yield piece
 
     def add_native(self, call: ToolCall) -> Iterator[ReplyPiece]:
-        """Add a native call, which the inner model made although it was offered no tools. The call runs like
-        any other, and the history has it as if it had been written in tags."""
+        """Add a native call, which the inner model made although the request had no tools. The call runs like
+        any other, and the history has it as if the model had written it in tags."""
         self.raw.append(call_text(call))
-        yield from self._ready(replace(call, id=""))
+        yield from self._add_call(replace(call, id=""))
 
     def end(self, piece: ReplyEnd) -> ReplyEnd:
         self._end_run()
         message = AssistantMessage(
             parts=tuple(self._parts), provider="prompt", raw=({"text": "".join(self.raw)},)
         )
-        # Complete calls in a reply that was cut off at its length limit run too; then the model continues.
+        # The complete calls of a reply that reached its length limit run too, and then the model continues.
         stop = "calls" if message.calls and piece.stop != "refused" else piece.stop
         return replace(piece, message=message, stop=stop)
 
-    def _ready(self, call: ToolCall) -> Iterator[ReplyPiece]:
+    def _add_call(self, call: ToolCall) -> Iterator[ReplyPiece]:
         if not call.id:
             call = replace(call, id=self._next_id())
             yield CallStarted(id=call.id, name=call.name)
@@ -425,16 +426,16 @@ class _Reply:
         self._parts.append(call)
         yield CallReady(call=call)
 
-    def _add(self, kind: type[Text | Thinking], text: str) -> None:
+    def _add_text(self, kind: type[Text | Thinking], text: str) -> None:
         if kind is not self._run_kind:
             self._end_run()
             self._run_kind = kind
-        self._run.append(text)
+        self._run_texts.append(text)
 
     def _end_run(self) -> None:
-        if self._run:
-            self._parts.append(self._run_kind(text="".join(self._run)))
-            self._run.clear()
+        if self._run_texts:
+            self._parts.append(self._run_kind(text="".join(self._run_texts)))
+            self._run_texts.clear()
 
 
 def _last_id(messages: Iterable[Message]) -> int:

@@ -2,8 +2,8 @@
 
     {"at":0.213,"type":"text_delta","round":1,"text":"One moment"}
 
-`at` is monotonic seconds since the recorder was opened. A line is appended whole, by one write if the system
-allows: a crash leaves at most one broken line, the last.
+`at` is monotonic seconds since the recorder was opened. The recorder appends a line with one write if the
+system allows, so a crash leaves at most one broken line, the last.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from playhead.errors import ClosedError, DiskFullError, RecordingError, SavingEr
 from playhead.limits import MIB
 
 LINE_BYTES: Final = MIB
-"""Limits a line of a recording: to ten results at the limit for the model's text. Longer strings are
-shortened."""
+"""Limits a line of a recording; longer strings are shortened. It fits ten results of the greatest length that
+a model gets."""
 LEAST_LINE_BYTES: Final = 8192
-"""The least limit of a line. It fits an event with every string cut to `_LEAST_TEXT_CHARS`, each character 12
-bytes in ASCII."""
-_LEAST_TEXT_CHARS: Final = 64
-"""The length to which strings are cut at most. No call id and no model name of a tool is longer, so the lines
-can still be matched."""
-_WITH_TOOL: Final = (
+"""The smallest limit of a line. It fits an event with every string cut to `_MIN_TEXT_CHARS`, if each
+character takes 12 bytes in ASCII."""
+_MIN_TEXT_CHARS: Final = 64
+"""Strings are never cut below this length. No call id and no model name of a tool is longer, so a reader can
+still match the lines of a call."""
+_EVENTS_WITH_TOOL: Final = (
     ToolInProgress,
     ToolPending,
     ToolCallBegin,
@@ -81,14 +81,14 @@ class Recorder:
         self._overwrite = overwrite
         self._line_bytes = line_bytes
         self._lock = trio.Lock()
-        self._sink: _File | _Stream | None = None
+        self._sink: _FileSink | _StreamSink | None = None
         self._start = 0.0
 
     async def __aenter__(self) -> Self:
         self._sink = (
-            await trio.to_thread.run_sync(_File, self._to, self._overwrite)
+            await trio.to_thread.run_sync(_FileSink, self._to, self._overwrite)
             if isinstance(self._to, Path)
-            else _Stream(self._to)
+            else _StreamSink(self._to)
         )
         self._start = trio.current_time()
         return self
@@ -124,27 +124,27 @@ def _line(event: Event, at_seconds: float, limit_bytes: int) -> bytes:
     room = limit_bytes - len(head)
     text = to_json(event)
     chars = limit_bytes // 4
-    while len(text) > room and chars > _LEAST_TEXT_CHARS:
-        chars = max(chars // 4, _LEAST_TEXT_CHARS)
+    while len(text) > room and chars > _MIN_TEXT_CHARS:
+        chars = max(chars // 4, _MIN_TEXT_CHARS)
         text = to_json(event, text_chars=chars)
     if len(text) > room:
-        text = to_json(_least(event), text_chars=_LEAST_TEXT_CHARS)
+        text = to_json(_without_unbounded_parts(event), text_chars=_MIN_TEXT_CHARS)
     return (head + text[1:] + "\n").encode("ascii")
 
 
-def _least(event: Event) -> Event:
-    """Drop the unbounded parts of an event, such as arguments of a thousand keys or results of a thousand
-    calls."""
+def _without_unbounded_parts(event: Event) -> Event:
+    """Drop the unbounded parts of an event, such as arguments with a thousand keys, or the results of a
+    thousand calls."""
     if isinstance(event, ToolComplete):
         return replace(event, responses=())
     if isinstance(event, ToolCallResponse):
         event = replace(event, result=replace(event.result, media=()))
-    if isinstance(event, _WITH_TOOL):
+    if isinstance(event, _EVENTS_WITH_TOOL):
         return replace(event, tool=replace(event.tool, arguments=None))
     return event
 
 
-class _File:
+class _FileSink:
     def __init__(self, path: Path, overwrite: bool) -> None:
         self._path = path
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
@@ -186,7 +186,7 @@ class _File:
         os.close(self._fd)
 
 
-class _Stream:
+class _StreamSink:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
 
@@ -234,7 +234,7 @@ class Recording:
 def read_recording(path: Path, *, line_bytes: int = 4 * LINE_BYTES) -> Recording:
     """Read the recording in the file at `path`. Blocks while it reads.
 
-    An unreadable last line without a line break is reported in `broken_end`. Raises `RecordingError`, naming
+    `broken_end` reports an unreadable last line without a line break. Raises `RecordingError`, which names
     the file, line and key, for any other line that is not a valid event or is longer than `line_bytes`, and
     `UsageError` if the file can't be read.
     """
@@ -253,7 +253,7 @@ def read_recording(path: Path, *, line_bytes: int = 4 * LINE_BYTES) -> Recording
                     continue
                 try:
                     raw = parse_line(line)
-                    at = _at(raw.get("at", at), at)
+                    at = _check_time(raw.get("at", at), at)
                     event = read_event(line, raw)
                 except RecordingError as error:
                     message = f"{path}: line {number}: {error}"
@@ -270,10 +270,10 @@ def read_recording(path: Path, *, line_bytes: int = 4 * LINE_BYTES) -> Recording
     return Recording(events=tuple(events), unknown=unknown, broken_end=broken_end)
 
 
-def _at(value: object, before: float) -> float:
+def _check_time(value: object, before: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise RecordingError(f"at: expected seconds, got {kind_of(value)}", key="at")
-    # In an edited recording time may go backwards: then nothing waits.
+    # In an edited recording, time may go backwards. `replay` then does not wait.
     return max(float(value), before)
 
 
@@ -285,9 +285,10 @@ async def replay(
 ) -> None:
     """Emit the events again, in order, to a function that may be async.
 
-    `pace` 1.0 keeps the recorded times, 2.0 takes half the time, and None waits only for `on_event`. Times
-    count from the start, so delays by a slow `on_event` don't add up. Raises `UsageError` for a pace that is
-    not positive and finite, and what `on_event` raises. Can be cancelled between any two events.
+    With a `pace` of 1.0 the events have the recorded times, 2.0 takes half the time, and None waits only for
+    `on_event`. Times count from the start, so delays by a slow `on_event` don't add up. Raises `UsageError`
+    for a pace that is not positive and finite, and what `on_event` raises. It can be cancelled between two
+    events.
     """
     if pace is not None and not (math.isfinite(pace) and pace > 0):
         raise UsageError(f"pace: expected a number above 0, or None, got {pace!r}")

@@ -40,7 +40,7 @@ from playhead.agent.conversation import (
 )
 from playhead.errors import UsageError
 
-_UNREPORTED = TokenUsage()
+_NO_USAGE = TokenUsage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class ScriptedReply:
     """One reply of a script; `reply(…)` is the short form."""
 
     parts: tuple[ReplyPart, ...]
-    usage: TokenUsage = _UNREPORTED
+    usage: TokenUsage = _NO_USAGE
     """The reported usage. By default there is none, as from many compatible servers."""
     stop: StopReason | None = None
     """The reason to stop. None means the one that a provider would send: `calls` if there are any, else
@@ -73,7 +73,7 @@ Script = Iterable[ScriptedReply | Callable[[ModelRequest], ScriptedReply]]
 
 
 def reply(
-    *parts: str | ReplyPart, usage: TokenUsage = _UNREPORTED, stop: StopReason | None = None, reason: str = ""
+    *parts: str | ReplyPart, usage: TokenUsage = _NO_USAGE, stop: StopReason | None = None, reason: str = ""
 ) -> ScriptedReply:
     """Make a reply of these parts, in order."""
     return ScriptedReply(
@@ -106,9 +106,9 @@ class ScriptedModel:
     (`itertools.repeat(reply(call("again")))`). `cut` splits text and thinking into deltas: None leaves each
     whole, 1 splits by character, a sequence gives the sizes to use, over and over.
 
-    An exception at the start of a reply is raised when the context is entered, as for a refused request; a
-    later one during iteration. Raises `UsageError`: from the constructor for a size below 1 in `cut`, from
-    `stream` if the model is called again after the end of the script.
+    `stream` raises an exception at the start of a reply when it is entered, as for a refused request, and a
+    later one during iteration. The constructor raises `UsageError` for a size below 1 in `cut`, and so does
+    `stream` after the end of the script.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class ScriptedModel:
         self._name = name
         self._requests: list[ModelRequest] = []
         self._left_early: list[int] = []
-        self._played: set[int] = set()
+        self._finished: set[int] = set()
         """Indexes of the replies that were played to their end, or failed as scripted."""
         self._calls = 0
 
@@ -147,10 +147,8 @@ class ScriptedModel:
 
     @property
     def left_early(self) -> tuple[int, ...]:
-        """Indexes of the requests that were left before their `ReplyEnd`, by cancellation or otherwise.
-
-        Replies that failed as scripted are not included.
-        """
+        """The indexes of the requests whose contexts were left before their `ReplyEnd`, by cancellation or
+        otherwise, without the replies that failed as scripted."""
         return tuple(self._left_early)
 
     @asynccontextmanager
@@ -158,19 +156,19 @@ class ScriptedModel:
         """Play the next reply. Every piece is a checkpoint, so cancellation can happen between any two."""
         index = len(self._requests)
         self._requests.append(request)
-        scripted = self._numbered(self._next(request, index))
+        scripted = self._with_call_ids(self._next_reply(request, index))
         try:
             await trio.lowlevel.checkpoint()
             if scripted.parts and isinstance(refusal := scripted.parts[0], BaseException):
-                self._played.add(index)
+                self._finished.add(index)
                 raise refusal
             async with aclosing(self._pieces(scripted, index)) as pieces:
                 yield pieces
         finally:
-            if index not in self._played:
+            if index not in self._finished:
                 self._left_early.append(index)
 
-    def _next(self, request: ModelRequest, index: int) -> ScriptedReply:
+    def _next_reply(self, request: ModelRequest, index: int) -> ScriptedReply:
         try:
             step = next(self._script)
         except StopIteration:
@@ -180,7 +178,7 @@ class ScriptedModel:
             ) from None
         return step if isinstance(step, ScriptedReply) else step(request)
 
-    def _numbered(self, scripted: ScriptedReply) -> ScriptedReply:
+    def _with_call_ids(self, scripted: ScriptedReply) -> ScriptedReply:
         parts: list[ReplyPart] = []
         for part in scripted.parts:
             if isinstance(part, ToolCall) and not part.id:
@@ -195,12 +193,12 @@ class ScriptedModel:
             await trio.lowlevel.checkpoint()
             match part:
                 case Text():
-                    for text in self._cut(part.text):
+                    for text in self._split(part.text):
                         yield TextPiece(text=text)
                         await trio.lowlevel.checkpoint()
                     parts.append(part)
                 case Thinking():
-                    for text in self._cut(part.text):
+                    for text in self._split(part.text):
                         yield ThinkingPiece(text=text)
                         await trio.lowlevel.checkpoint()
                     parts.append(part)
@@ -213,17 +211,17 @@ class ScriptedModel:
                     part.reached.set()
                     await part.until.wait()
                 case BaseException():
-                    self._played.add(index)
+                    self._finished.add(index)
                     raise part
                 case _:
                     assert_never(part)
         await trio.lowlevel.checkpoint()
         message = AssistantMessage(parts=tuple(parts), provider=self._provider)
         stop = scripted.stop or ("calls" if message.calls else "end")
-        self._played.add(index)
+        self._finished.add(index)
         yield ReplyEnd(message=message, stop=stop, usage=scripted.usage, reason=scripted.reason)
 
-    def _cut(self, text: str) -> Iterator[str]:
+    def _split(self, text: str) -> Iterator[str]:
         if not self._sizes:
             if text:
                 yield text

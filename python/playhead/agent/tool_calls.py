@@ -1,10 +1,12 @@
-"""The calls of one reply: announced as they arrive, run as soon as they are complete, one result for each.
+"""The calls of one reply. Each is announced as it arrives, runs as soon as it is complete, and has one
+result.
 
     add ─▶ in_progress ─ known? readable? within budget? ─ no ─▶ its result, at once
                  └ yes ─▶ allowed? ─▶ a slot ─▶ begin ─▶ the runner ─▶ its result
                             (a task in the step's nursery from here on)
 
-A call's outcome is stored before it is emitted: whatever happens while emitting, the history is complete.
+`ToolCallRun` stores the outcome of a call before it emits the outcome, so that the history is complete
+whatever an event callback does.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ from playhead.concurrency import iter_leaves
 from playhead.stream.source import Playable
 
 SUGGESTED: Final = 10
-"""Limits the calls of unknown tools in one reply that get suggestions of similar names. The search among 2000
-tools blocks the thread for a tenth of a second, and a confused model may make hundreds of such calls."""
+"""Limits the suggestions of similar names for unknown tools in one reply. A search among 2000 tools blocks
+the thread for a tenth of a second, and a confused model may make hundreds of such calls."""
 CANCELLED: Final = "The call was cancelled before it had a result."
 """The result text of a cancelled call."""
 
@@ -103,8 +105,8 @@ class ToolCallRun:
         self._unknown_tools = 0
 
     def add(self, call: ToolCall) -> RunningCall:
-        """Add a call of the reply, which `start` starts. An empty id, or the id of another call of the reply,
-        is replaced, because providers refuse a history in which two results answer one id."""
+        """Add a call of the reply, for `start`. It gets another id if its own is empty, or that of another
+        call of the reply, because providers refuse a history in which two results answer one id."""
         running = RunningCall(call=replace(call, id=self._unique_id(call.id)), original=call)
         self._ids.add(running.call.id)
         self._calls.append(running)
@@ -121,7 +123,7 @@ class ToolCallRun:
         """Announce a call and start it. On return it runs, waits (for approval or a slot), or is done."""
         call = running.call
         await self._context.emit(ToolInProgress(round=self._context.round, tool=running.ref))
-        request = self._refusal(call) or self._request(call)
+        request = self._refusal(call) or self._approval_request_of(call)
         if isinstance(request, CallOutcome):
             await self._settle(running, request)
         elif self._take_slot_at_once(request):
@@ -135,13 +137,13 @@ class ToolCallRun:
 
     def missing(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return those of `calls` that were not added yet."""
-        matches = self._match(calls)
+        matches = self._match_by_id(calls)
         return [call for call, running in zip(calls, matches, strict=True) if running is None]
 
     def close(self, calls: Sequence[ToolCall]) -> tuple[RunningCall, ...]:
         """Return every call with its outcome: first `calls` in order, then the others that were added. A call
         without an outcome gets the outcome of a cancelled call. This method does not wait."""
-        matches = self._match(calls)
+        matches = self._match_by_id(calls)
         known = {running for running in matches if running is not None}
         others = [running for running in self._calls if running not in known]
         in_order = (running or self.add(call) for call, running in zip(calls, matches, strict=True))
@@ -165,7 +167,7 @@ class ToolCallRun:
             )
             await self._context.emit(ToolComplete(round=self._context.round, responses=responses))
 
-    def _match(self, calls: Sequence[ToolCall]) -> list[RunningCall | None]:
+    def _match_by_id(self, calls: Sequence[ToolCall]) -> list[RunningCall | None]:
         """Find the added call for each of `calls`, or None.
 
         A model that repeats a reply may reuse an id for another call. So identical calls are matched first,
@@ -228,7 +230,7 @@ class ToolCallRun:
                         has_slot = True
                         await self._begin(running)
                 if outcome is None:
-                    outcome = await self._outcome_of(running)
+                    outcome = await self._call_tool(running)
             finally:
                 if has_slot:
                     self._slots.release()
@@ -253,12 +255,12 @@ class ToolCallRun:
             case _:
                 assert_never(verdict)
 
-    def _request(self, call: ToolCall) -> ApprovalRequest | CallOutcome:
-        """Return the approval request for a call. A call that the runner can't describe can't be approved, so
-        its outcome is returned instead."""
+    def _approval_request_of(self, call: ToolCall) -> ApprovalRequest | CallOutcome:
+        """Return the approval request for a call. If the runner can't describe the call, nobody can approve
+        it, so this returns its outcome instead."""
         try:
             request = approval_request(self._runner, self._offered[call.name], call)
-        except Exception as error:  # noqa: BLE001 - a user's runner, as in `_outcome_of`: the other calls continue
+        except Exception as error:  # noqa: BLE001 - a user's runner, as in `_call_tool`: the other calls continue
             return failed(call, error, self._offered)
         return request or unknown(call, (name for name in self._offered if name != call.name))
 
@@ -270,7 +272,7 @@ class ToolCallRun:
         running.status = "invoking"
         await self._context.emit(ToolCallBegin(round=self._context.round, tool=running.ref))
 
-    async def _outcome_of(self, running: RunningCall) -> CallOutcome:
+    async def _call_tool(self, running: RunningCall) -> CallOutcome:
         """Call the tool through the middleware. Its exceptions become outcomes."""
         call, turn = running.call, self._context.state
         try:
@@ -278,14 +280,18 @@ class ToolCallRun:
         except Exception as error:  # a runner and its middleware are the user's code
             # The call gets a failed result, and the other calls continue. Only an exception of the event
             # callback, which progress reports call, ends the turn, as everywhere else.
-            if _shares(error, turn.callback_error):
+            if _have_common_leaf(error, turn.callback_error):
                 raise
             return failed(call, error, self._offered)
         except BaseExceptionGroup as group:
             # The runner's own nursery was cancelled, and a clean-up in it raised. The call counts as
             # cancelled, and the exception of the clean-up is stored; it doesn't end the turn.
             cancelled, rest = group.split(trio.Cancelled)
-            if cancelled is None or not isinstance(rest, Exception) or _shares(rest, turn.callback_error):
+            if (
+                cancelled is None
+                or not isinstance(rest, Exception)
+                or _have_common_leaf(rest, turn.callback_error)
+            ):
                 raise
             running.clean_up_error = rest
             raise cancelled from None
@@ -297,7 +303,7 @@ class ToolCallRun:
     async def _settle(self, running: RunningCall, outcome: CallOutcome) -> None:
         """Store the outcome of a call, then emit it and play its media."""
         running.outcome = outcome
-        running.status = _status(outcome.result.status)
+        running.status = _call_status(outcome.result.status)
         await self._emit(running, outcome)
         for picture in outcome.pictures:
             await self._context.emit(
@@ -328,7 +334,7 @@ def over_budget(call: ToolCall, reason: str, *, error: Exception | None = None) 
     return refused_outcome(call, "over_budget", f"The call was not completed: {reason}.", error=error)
 
 
-def _shares(error: BaseException, other: BaseException | None) -> bool:
+def _have_common_leaf(error: BaseException, other: BaseException | None) -> bool:
     """Return True if both contain the same exception, even in different exception groups."""
     if other is None:
         return False
@@ -347,7 +353,7 @@ def _response(outcome: CallOutcome) -> CallResponse:
     )
 
 
-def _status(status: Status) -> CallStatus:
+def _call_status(status: Status) -> CallStatus:
     match status:
         case "done":
             return "done"

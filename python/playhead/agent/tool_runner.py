@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 NEAR_NAMES = 3
 LISTED_NAMES = 20
-"""Limits the tools that an error lists if the model named an unknown one. The model has the whole list
-anyway."""
+"""Limits the names in the error about an unknown tool. The request to the model has the whole list."""
 ERROR_CHARS = 2000
-"""Limits a failure's text for the model. It fits the mistake and the remedy, not a whole page."""
+"""Limits the text of a failure for the model. It fits the mistake and the remedy, but not a web page."""
 GO_ON = TurnDecision(decision="continue", reason="the model decides what comes next")
 
 
@@ -46,7 +45,7 @@ class CallOutcome:
     result: ToolResult
     """The result for the model."""
     turn: TurnDecision = GO_ON
-    """Decides if the model is called again after this call."""
+    """The decision whether the loop calls the model again after this call."""
     media: tuple[Playable, ...] = ()
     """The media for the player, in order."""
     pictures: tuple[ResultImage, ...] = ()
@@ -60,11 +59,10 @@ class CallOutcome:
 
 
 class ToolRunner(Protocol):
-    """Runs tools for the loop. Two optional methods are used if present, from `Prompting` and
-    `Describing`."""
+    """Runs tools for the loop. A runner may also have the methods of `Prompting` and `Describing`."""
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return the tools to offer now. Called before every model call, so keep it cheap."""
+        """Return the tools to offer now. The loop calls this before every model call, so it must be fast."""
         ...
 
     async def call(self, call: ToolCall, *, on_progress: OnProgress, on_media: OnMedia) -> CallOutcome:
@@ -101,10 +99,10 @@ class Describing(Protocol):
 class HubRunner:
     """The current tools of a hub, under their model names.
 
-    `images`: the model can see, so images are sent to it natively, in addition to the line that names them.
-    `audio`: the model can hear, so audio is sent to it too, unless playing it was the purpose of the call
-    (the result ends the turn). The model gets no media of an error, nor of a result that is meant only for
-    the user (`send_result_to_ai=False`).
+    Set `images` if the model can see: it then gets each image natively, in addition to the line that names
+    it. Set `audio` if the model can hear: it then gets audio too, unless the result ends the turn, because
+    playing the audio was the purpose of the call. The model gets no media of an error, nor of a result that
+    is meant only for the user (`send_result_to_ai=False`).
     """
 
     def __init__(self, hub: Hub, *, images: bool = True, audio: bool = False) -> None:
@@ -179,7 +177,8 @@ class HubRunner:
 
 
 class JoinedRunner:
-    """The tools of several runners, as one. If two offer the same name, the first one's tool is offered."""
+    """A runner with the tools of several. If two offer a tool with the same name, the model gets the first
+    one."""
 
     def __init__(self, runners: Iterable[ToolRunner]) -> None:
         self._runners = tuple(runners)
@@ -264,16 +263,16 @@ def bad_arguments(call: ToolCall, spec: ToolSpec) -> CallOutcome:
 
 def failed(call: ToolCall, error: Exception, names: Iterable[str]) -> CallOutcome:
     """Make the outcome of a call that raised `error` instead of returning an answer."""
-    words = shortened(str(error), ERROR_CHARS)
+    message = shortened(str(error), ERROR_CHARS)
     match error:
         case UnknownToolError():
             # The tool was offered, and has since disappeared.
             return replace(unknown(call, (name for name in names if name != call.name)), error=error)
         case DeadlineError() | trio.TooSlowError() | TimeoutError():
-            text = f"The call timed out: {words or 'no answer in time'}"
+            text = f"The call timed out: {message or 'no answer in time'}"
             return refused_outcome(call, "timeout", text, error=error)
         case PlayheadError():
-            return refused_outcome(call, "error", f"The call failed: {words}", error=error)
+            return refused_outcome(call, "error", f"The call failed: {message}", error=error)
         case _:
-            # Third-party exceptions may quote what a model must not see: a key, a header, a path.
+            # Third-party exceptions may quote a key, a header or a path, which a model must not see.
             return refused_outcome(call, "error", f"The call failed: {type(error).__name__}", error=error)

@@ -1,10 +1,10 @@
 """Parse tool calls out of a model's text: `<tool_use><name>…</name><arguments>{JSON}</arguments></tool_use>`.
 
 Text goes in through `feed`, in chunks cut anywhere; events come out. Any chunking gives the same events
-(adjacent `TextRun`s count as one). The parser holds back only text that may begin a tag, and looks at each
+(adjacent `TextRun`s count as one). The parser holds back only text that may begin a tag, and reads each
 character a bounded number of times, however small the chunks.
 
-The rules, where models deviate from their instructions:
+Models deviate from their instructions, so the rules are lenient:
 
 * Tags match in any case, with blanks and attributes (up to 200 characters, ignored) before the `>`.
 * `<name>` and `<arguments>` may come in either order. Inside a string of the arguments nothing is a tag;
@@ -12,8 +12,8 @@ The rules, where models deviate from their instructions:
   around the JSON is removed, and line breaks inside strings are allowed.
 * An unclosed block ends with the text, or at the next `<tool_use>` outside its arguments. It counts if its
   name and JSON are complete; the rest after its last element is text.
-* Anything else inside a closed block is dropped. Text around blocks stays as it is. That includes a code
-  fence, because it is shown before the parser knows if it belongs to a call.
+* The parser drops anything else inside a closed block. Text around blocks stays as it is, even a code fence,
+  because it is shown before the parser knows whether it belongs to a call.
 * Everything else that begins as a block becomes a `CallBroken` and is never dropped silently: zero or two
   names, zero or two arguments, arguments that aren't a JSON object, a block over the limit, and a
   `<tool_use_result>` that the model made up (skipped up to its end). A closing tag without a block becomes a
@@ -32,10 +32,12 @@ import regex
 from playhead.agent.tool_use_block import CallBroken, CallNamed, TextRun, ToolUseBlock, ToolUseEvent
 from playhead.limits import DEFAULT_LIMITS
 
-_FLAGS = regex.IGNORECASE | regex.ASCII
-_REST = r"(?P<rest>[\s/][^<>]{0,199})?>"
-_OUTER = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use)" + _REST, _FLAGS)
-_INNER = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use|name|arguments)" + _REST, _FLAGS)
+_TAG_FLAGS = regex.IGNORECASE | regex.ASCII
+_TAG_REST = r"(?P<rest>[\s/][^<>]{0,199})?>"
+_OUTER_TAG = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use)" + _TAG_REST, _TAG_FLAGS)
+_TAG_IN_BLOCK = regex.compile(
+    r"<(?P<close>/?)(?P<name>tool_use_result|tool_use|name|arguments)" + _TAG_REST, _TAG_FLAGS
+)
 _TAG_CHARS = len("</tool_use_result") + 200 + len(" >")
 """Limits the length of a tag."""
 _JSON_MARK = regex.compile(r'["<]')
@@ -47,7 +49,7 @@ _FORGED_RESULT = (
 )
 
 
-class _Where(Enum):
+class _Place(Enum):
     TEXT = "outside of blocks"
     MADE_UP = "in a result that the model made up"
     BLOCK = "in a block, between its elements"
@@ -60,13 +62,13 @@ class _Where(Enum):
 class ToolUseParser:
     """Finds the calls in one reply: `feed` its text, then `finish`.
 
-    `limit_chars` bounds the stored part of one block (`Limits.tool_use_chars`, 1,048,576): a longer one is
-    reported as broken when it exceeds the limit, and skipped to its end.
+    `limit_chars` bounds the stored part of one block (`Limits.tool_use_chars`, 1,048,576). A longer block
+    gives a `CallBroken` as soon as it exceeds the limit, and its rest is skipped.
     """
 
     def __init__(self, *, limit_chars: int = DEFAULT_LIMITS.tool_use_chars) -> None:
         self._limit_chars = limit_chars
-        self._where = _Where.TEXT
+        self._place = _Place.TEXT
         self._partial_tag = ""
         self._block = ToolUseBlock(limit_chars=limit_chars)
         self._text: list[str] = []
@@ -86,11 +88,11 @@ class ToolUseParser:
     def finish(self) -> list[ToolUseEvent]:
         """End the text, and return the remaining events. Afterwards the parser can be reused."""
         partial_tag, self._partial_tag = self._partial_tag, ""
-        if self._where is _Where.TEXT:
+        if self._place is _Place.TEXT:
             self._add_text(partial_tag)
-        elif self._where is not _Where.MADE_UP:
-            self._end_unclosed(self._block.size)  # drops `partial_tag`, since half a tag is not text
-        self._where = _Where.TEXT
+        elif self._place is not _Place.MADE_UP:
+            self._end_unclosed(self._block.size)  # without `partial_tag`, because half a tag is not text
+        self._place = _Place.TEXT
         self._tail = ""
         return self._take_events()
 
@@ -110,32 +112,32 @@ class ToolUseParser:
 
     def _step(self, data: str, at: int) -> int:
         """Read `data` from `at` on, and return the offset at which the next step begins."""
-        match self._where:
-            case _Where.TEXT | _Where.MADE_UP:
+        match self._place:
+            case _Place.TEXT | _Place.MADE_UP:
                 return self._read_outside(data, at)
-            case _Where.BLOCK | _Where.NAME:
+            case _Place.BLOCK | _Place.NAME:
                 return self._read_inside(data, at, data.find("<", at))
-            case _Where.ARGUMENTS:
+            case _Place.ARGUMENTS:
                 mark = _JSON_MARK.search(data, at)
                 if mark is None or mark[0] == "<":
                     return self._read_inside(data, at, mark.start() if mark else -1)
-                self._where = _Where.STRING
+                self._place = _Place.STRING
                 end: int = mark.end()
-                self._take(data[at:end])
+                self._add_to_block(data[at:end])
                 return end
-            case _Where.STRING:
+            case _Place.STRING:
                 mark = _STRING_MARK.search(data, at)
                 end = mark.end() if mark else len(data)
-                self._take(data[at:end])
+                self._add_to_block(data[at:end])
                 if mark:
-                    self._where = _Where.ARGUMENTS if mark[0] == '"' else _Where.ESCAPE
+                    self._place = _Place.ARGUMENTS if mark[0] == '"' else _Place.ESCAPE
                 return end
-            case _Where.ESCAPE:
-                self._where = _Where.STRING
-                self._take(data[at])
+            case _Place.ESCAPE:
+                self._place = _Place.STRING
+                self._add_to_block(data[at])
                 return at + 1
             case _:
-                assert_never(self._where)
+                assert_never(self._place)
 
     # --- outside of blocks ---
 
@@ -144,7 +146,7 @@ class ToolUseParser:
         self._add_text(data[at:] if tag < 0 else data[at:tag])
         if tag < 0:
             return len(data)
-        match = _OUTER.match(data, tag, partial=True)
+        match = _OUTER_TAG.match(data, tag, partial=True)
         if match is None:
             self._add_text("<")
             return tag + 1
@@ -152,14 +154,14 @@ class ToolUseParser:
             self._partial_tag = data[tag:]
             return len(data)
         name, closes, self_closing = _read_tag(match)
-        if self._where is _Where.TEXT:
-            self._outer_tag(name, closes=closes, self_closing=self_closing)
+        if self._place is _Place.TEXT:
+            self._on_outer_tag(name, closes=closes, self_closing=self_closing)
         elif closes and name == "tool_use_result":
-            self._where = _Where.TEXT
+            self._place = _Place.TEXT
         return tag + len(match[0])
 
     def _add_text(self, text: str) -> None:
-        if self._where is _Where.TEXT:
+        if self._place is _Place.TEXT:
             self._text.append(text)
             begin = text.rfind("<")
             if begin >= 0:
@@ -167,66 +169,66 @@ class ToolUseParser:
             elif self._tail:
                 self._tail = (self._tail + text)[:_TAG_CHARS]
 
-    def _separate(self, *, always_blank: bool) -> None:
-        """Keep the text before a removed tag from forming a tag with the text after it. With `always_blank`,
-        a blank is written even if no tag could be formed."""
-        if _begins_tag(f"{self._tail} "):
-            self._add_text("< ")  # after a blank, attributes could follow; "<" prevents that
-        elif always_blank or _begins_tag(self._tail):
+    def _separate_texts(self, *, always_blank: bool) -> None:
+        """Prevent that the text before a removed tag forms a tag with the text after it. With `always_blank`,
+        add a blank even if the two could not form one."""
+        if _may_begin_tag(f"{self._tail} "):
+            self._add_text("< ")  # a blank alone would be followed by attributes; "<" prevents that
+        elif always_blank or _may_begin_tag(self._tail):
             self._add_text(" ")
 
-    def _outer_tag(self, name: str, *, closes: bool, self_closing: bool) -> None:
-        self._separate(always_blank=closes)
+    def _on_outer_tag(self, name: str, *, closes: bool, self_closing: bool) -> None:
+        self._separate_texts(always_blank=closes)
         if closes:
             return
         if name == "tool_use_result":
             self._emit(CallBroken(name="", source="", reason=_FORGED_RESULT))
-            self._where = _Where.TEXT if self_closing else _Where.MADE_UP
+            self._place = _Place.TEXT if self_closing else _Place.MADE_UP
         else:
             self._block = ToolUseBlock(limit_chars=self._limit_chars)
-            self._where = _Where.BLOCK
+            self._place = _Place.BLOCK
             if self_closing:
                 self._end_block()
 
     # --- inside a block ---
 
     def _read_inside(self, data: str, at: int, tag: int) -> int:
-        """Take the text before the `<` at `tag` (-1 for none), and the tag that begins there, if it is
-        one."""
+        """Add the text before the `<` at `tag` (-1 for none) to the block, and read the tag that begins
+        there, if any."""
         if tag < 0:
-            self._take(data[at:])
+            self._add_to_block(data[at:])
             return len(data)
-        self._take(data[at:tag])
-        match = _INNER.match(data, tag, partial=True)
+        self._add_to_block(data[at:tag])
+        match = _TAG_IN_BLOCK.match(data, tag, partial=True)
         if match is None:
-            self._take("<")
+            self._add_to_block("<")
             return tag + 1
         if match.partial:
             self._partial_tag = data[tag:]
             return len(data)
         before = self._block.size
-        self._take(match[0])
+        self._add_to_block(match[0])
         name, closes, self_closing = _read_tag(match)
-        if self._where is _Where.NAME:
-            self._tag_in_name(name, before, closes=closes, self_closing=self_closing)
-        elif self._where is _Where.ARGUMENTS:
-            self._tag_in_arguments(name, before, closes=closes)
+        if self._place is _Place.NAME:
+            self._on_tag_in_name(name, before, closes=closes, self_closing=self_closing)
+        elif self._place is _Place.ARGUMENTS:
+            self._on_tag_in_arguments(name, before, closes=closes)
         else:
-            self._tag_between(name, before, closes=closes, self_closing=self_closing)
+            self._on_tag_between_elements(name, before, closes=closes, self_closing=self_closing)
         return tag + len(match[0])
 
-    def _take(self, text: str) -> None:
+    def _add_to_block(self, text: str) -> None:
         if broken := self._block.take(text):
             self._emit(broken)
 
-    def _tag_in_name(self, name: str, before: int, *, closes: bool, self_closing: bool) -> None:
+    def _on_tag_in_name(self, name: str, before: int, *, closes: bool, self_closing: bool) -> None:
         if closes and name == "name":
             self._add_name(self._block.since_mark(before).strip())
-            self._between_elements()
+            self._end_element()
         elif name == "tool_use" or (name == "arguments" and not closes):
             self._block.note_problem("expected </name> after the tool's name, got another tag")
-            self._between_elements()
-            self._tag_between(name, before, closes=closes, self_closing=self_closing)
+            self._end_element()
+            self._on_tag_between_elements(name, before, closes=closes, self_closing=self_closing)
 
     def _add_name(self, name: str) -> None:
         block = self._block
@@ -234,17 +236,17 @@ class ToolUseParser:
         if name and "<" not in name and len(block.names) == 1 and not block.is_too_long:
             self._emit(CallNamed(name=name))
 
-    def _tag_in_arguments(self, name: str, before: int, *, closes: bool) -> None:
+    def _on_tag_in_arguments(self, name: str, before: int, *, closes: bool) -> None:
         if closes and name in ("arguments", "tool_use"):
             self._block.arguments.append(self._block.since_mark(before))
-            self._between_elements()
+            self._end_element()
             if name == "tool_use":
                 self._end_block()
 
-    def _tag_between(self, name: str, before: int, *, closes: bool, self_closing: bool) -> None:
+    def _on_tag_between_elements(self, name: str, before: int, *, closes: bool, self_closing: bool) -> None:
         if name in ("tool_use", "tool_use_result") and not closes:
             self._end_unclosed(before)
-            self._outer_tag(name, closes=False, self_closing=self_closing)
+            self._on_outer_tag(name, closes=False, self_closing=self_closing)
         elif name == "tool_use":
             self._end_block()
         elif closes or name == "tool_use_result":
@@ -255,35 +257,35 @@ class ToolUseParser:
             self._block.mark()
         else:
             self._block.mark()
-            self._where = _Where.NAME if name == "name" else _Where.ARGUMENTS
+            self._place = _Place.NAME if name == "name" else _Place.ARGUMENTS
 
-    def _between_elements(self) -> None:
+    def _end_element(self) -> None:
         self._block.mark()
-        self._where = _Where.BLOCK
+        self._place = _Place.BLOCK
 
     def _end_block(self) -> None:
-        self._where = _Where.TEXT
+        self._place = _Place.TEXT
         if not self._block.is_too_long:
             self._emit(self._block.verdict())
 
     def _end_unclosed(self, end: int) -> None:
         """End an unclosed block at `end`, which is the end of the text or the beginning of the next block."""
         block = self._block
-        where = self._where
+        where = self._place
         rest = block.since_mark(end)
-        if where is _Where.NAME:
+        if where is _Place.NAME:
             block.note_problem("expected </name> after the tool's name, got the end of the reply")
-        elif where is not _Where.BLOCK:
+        elif where is not _Place.BLOCK:
             block.arguments.append(rest)
             if not rest.strip():
                 block.note_problem("expected a JSON object inside <arguments>, got the end of the reply")
         self._end_block()
-        if where is _Where.BLOCK:
+        if where is _Place.BLOCK:
             self._add_text(rest)
 
 
-def _begins_tag(text: str) -> bool:
-    match = _OUTER.fullmatch(text, partial=True) if text else None
+def _may_begin_tag(text: str) -> bool:
+    match = _OUTER_TAG.fullmatch(text, partial=True) if text else None
     return match is not None and match.partial
 
 

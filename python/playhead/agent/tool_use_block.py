@@ -1,4 +1,4 @@
-"""The events of `ToolUseParser`, and `ToolUseBlock`, which judges the inside of one `<tool_use>` block."""
+"""The events of `ToolUseParser`, and `ToolUseBlock`, which checks the inside of one `<tool_use>` block."""
 
 from __future__ import annotations
 
@@ -43,21 +43,22 @@ class CallBroken:
     name: str
     """The name of the tool; empty if unknown."""
     source: str
-    """The arguments as written, or the whole inside of the block unless they appear exactly once. A long text
-    is cut."""
+    """The arguments as the model wrote them or, unless they appear exactly once, the whole inside of the
+    block. A too long block is cut."""
     reason: str
-    """The mistake, in words for the model."""
+    """The mistake, as text for the model."""
 
 
 ToolUseEvent = TextRun | CallNamed | CallWritten | CallBroken
 
 _SHOWN_CHARS = 200
-"""The length of the quoted beginning of a block that was too long."""
+"""Limits the quoted beginning of a block that is too long."""
 
 
 @dataclass(slots=True)
 class ToolUseBlock:
-    """The inside of a block so far, and its elements: names and arguments. Stores at most `limit_chars`."""
+    """The inside of a block so far, with its elements: names and arguments. It stores at most
+    `limit_chars`."""
 
     limit_chars: int
     size: int = 0
@@ -69,7 +70,7 @@ class ToolUseBlock:
     problem: str = ""
     """The first mistake in the block."""
     _source: StringIO = field(default_factory=StringIO)
-    _element: int = 0
+    _marked: int = 0
 
     def take(self, text: str) -> CallBroken | None:
         """Add `text`; return the error if that makes the block too long."""
@@ -91,14 +92,14 @@ class ToolUseBlock:
 
     def mark(self) -> None:
         """Mark the current end of the text: an element begins or ends here."""
-        self._element = self.size
+        self._marked = self.size
 
     def since_mark(self, end: int) -> str:
         """Return the text from the mark to `end`."""
         if self.is_too_long:
             return ""
-        self._source.seek(self._element)
-        text = self._source.read(end - self._element)
+        self._source.seek(self._marked)
+        text = self._source.read(end - self._marked)
         self._source.seek(0, 2)
         return text
 
@@ -108,7 +109,7 @@ class ToolUseBlock:
     def verdict(self) -> CallWritten | CallBroken:
         """Return the call of a complete block, or the mistake in it."""
         name = self.names[0] if self.names else ""
-        problem = self.problem or self._missing()
+        problem = self.problem or self._missing_element()
         if problem:
             source = self.arguments[0] if len(self.arguments) == 1 else self._source.getvalue()
             return CallBroken(name=name, source=source, reason=problem)
@@ -117,7 +118,7 @@ class ToolUseBlock:
             return CallBroken(name=name, source=self.arguments[0], reason=arguments)
         return CallWritten(name=name, arguments=arguments, arguments_text=self.arguments[0])
 
-    def _missing(self) -> str:
+    def _missing_element(self) -> str:
         for tag, elements in (("name", self.names), ("arguments", self.arguments)):
             if len(elements) != 1:
                 return f"expected <{tag}> once inside <tool_use>, got {len(elements) or 'none'}"
@@ -171,12 +172,13 @@ def _is_too_deep(value: object) -> bool:
     could overflow."""
     level = [value]
     for _ in range(DEFAULT_LIMITS.json_depth + 1):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
+        next_level: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                next_level += each.values()
+            elif isinstance(each, list):
+                next_level += each
+        if not next_level:
             return False
+        level = next_level
     return True

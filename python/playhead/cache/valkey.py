@@ -1,16 +1,16 @@
 """A page cache in Valkey (or Redis), single or a cluster, for many processes and machines.
 
-Each block is a key with a time to live. Neighbouring blocks are read in one round trip. A claim with an
-expiry lets one process read a block from the server while the others wait for it. Valkey's blocking client
-runs in worker threads; a hop costs 50 µs, less than an answer over the network. While a task waits for a
-block that another process reads, one connection per process listens for stored and released blocks.
+Each block is a key with a time to live. One round trip reads neighbouring blocks. A claim with an expiry lets
+one process read a block from the server while the others wait for it. While a task waits for such a block,
+one connection per process listens for the names of stored and released blocks. Valkey's blocking client runs
+in worker threads; the hop to a thread costs 50 µs, less than an answer over the network.
 
-All keys of a resource have one hash tag, so a cluster has them on one node, and every command has one key, so
-it works while a slot moves. The client library knows which node has which slot.
+All keys of a resource have one hash tag, so a cluster stores them on one node. Every command has one key, so
+it works while a slot moves to another node. The client library knows which node has which slot.
 
-A slow or stopped node does not delay playing: after `TIMEOUT_SECONDS` the stream reads from its server,
-this is reported once, and one request tries again every `RETRY_SECONDS`. Resources on other nodes are not
-affected. Each block is checked against a checksum that is seeded with the key and the number of the block.
+A slow or stopped node does not delay playing: after `TIMEOUT_SECONDS` the stream reads from its server. The
+cache reports this once, and lets one request try the node again every `RETRY_SECONDS`. Resources on other
+nodes are not affected. Each block has a checksum that is seeded with its key and number.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ from playhead.extras import require_extra
 from playhead.redaction import redacted_url
 
 TIMEOUT_SECONDS: Final = 0.4
-"""Limits each wait for Valkey, which answers within a millisecond or has a problem. With `TRIES` of them, a
-player whose node is lost reads from its server within a second."""
+"""Limits each wait for Valkey, which answers within a millisecond or has a problem. Even after `TRIES`
+timeouts, a player whose node is lost reads from its server within a second."""
 TRIES: Final = 2
-"""The timeouts of a request after which a node counts as unusable. A single one may be caused by a busy
-client: 64 players that started at once on two cores had some, and would all have read from the server. In a
+"""A node counts as unusable after this many timeouts of one request. A busy client may cause a single
+timeout: 64 players that started at once on two cores had some, and would all have read from the server. In a
 cluster, the second try goes to the replica that has taken over, if any."""
 SLOW_SECONDS: Final = 2.0
 """Limits a whole round trip: a mebibyte over a link of 4 Mbit/s takes that long."""
 RETRY_SECONDS: Final = 5.0
-"""The time between two tries of an unusable Valkey. Each delays one request by `TIMEOUT_SECONDS`."""
+"""The time between two attempts to use an unusable Valkey. Each delays one request by `TIMEOUT_SECONDS`."""
 TTL_SECONDS: Final = 24 * 3600.0
 """The time to live of a block: one day. Valkey's own `maxmemory` bounds the memory."""
 LINGER_SECONDS: Final = 5.0
 """The time after which a listening connection is closed if no task waits."""
-_THREADS: Final = 8
+_MAX_THREADS: Final = 8
 """Limits the requests at once. Each uses a thread and a connection."""
-_NEWS: Final = "playhead:1:news"
-"""The channel with the names of blocks that were stored, or whose claim was released. A cluster passes
-messages on to all its nodes."""
+_NEWS_CHANNEL: Final = "playhead:1:news"
+"""The channel with the names of blocks that were stored, or whose claim was released. A cluster forwards its
+messages to all nodes."""
 _HEADER: Final = struct.Struct("<4sI")
 _MAGIC: Final = b"pb1:"
-_STORE: Final = """
+_STORE_SCRIPT: Final = """
 redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
 redis.pcall('publish', ARGV[3], KEYS[1])
 """
-_RELEASE: Final = """
+_RELEASE_SCRIPT: Final = """
 if redis.call('get', KEYS[1]) == ARGV[1] then
     redis.call('del', KEYS[1])
     redis.pcall('publish', ARGV[2], ARGV[3])
 end
 """
-"""Deletes a claim of one owner only: one that has expired may belong to another owner by now. In both
-scripts, `pcall` ignores that a user may not be allowed to publish."""
+"""Deletes a claim only if it still belongs to this owner: after its expiry, another owner may have claimed
+the block. In both scripts, `pcall` ignores the error of a user who is not allowed to publish."""
 
 _Command = tuple[str | bytes | int, ...]
 
@@ -73,10 +73,10 @@ _Command = tuple[str | bytes | int, ...]
 class ValkeyCache:
     """A page cache at a `valkey://HOST:PORT/DB` URL (`valkeys://` for TLS, `unix://PATH`).
 
-    A server that belongs to a cluster stands for the whole cluster. `valkey://HOST:PORT,HOST:PORT` names
-    several servers, of which the first that answers is used to find the others.
+    For a server that belongs to a cluster, the cache uses the whole cluster. `valkey://HOST:PORT,HOST:PORT`
+    names several servers, and the first that answers reports the others.
 
-    Every client that can write to that Valkey can replace your audio: share it only among machines that trust
+    Every client that can write to this Valkey can replace your audio: share it only among machines that trust
     each other, and set a password.
     """
 
@@ -89,8 +89,8 @@ class ValkeyCache:
         ttl_seconds: float = TTL_SECONDS,
         on_trouble: Callable[[str], None] | None = None,
     ) -> None:
-        """Make the cache without connecting. `on_trouble` is called once, in the trio thread, with a message,
-        when Valkey is unusable.
+        """Make the cache without connecting. When Valkey is unusable, the cache calls `on_trouble` once, in
+        the trio thread, with a message.
 
         Raises `UsageError` without the extra `valkey`, and for a URL that cannot be used.
         """
@@ -105,7 +105,7 @@ class ValkeyCache:
             self._servers = {one: valkey.Valkey.from_url(one, **_options()) for one in _single_urls(url)}
         except ValueError as error:
             raise UsageError(f"cache: {redacted_url(url)} is not a usable URL ({error})") from None
-        self._place = redacted_url(url)
+        self._shown_url = redacted_url(url)
         self._client: Any = None
         """The only server, or the cluster; None until the first request."""
         self._connecting = threading.Lock()
@@ -115,10 +115,11 @@ class ValkeyCache:
         self._redirections = (AskError, TryAgainError)  # MovedError is an AskError
         self._ttl_seconds = ttl_seconds
         self._on_trouble = on_trouble
-        self._threads = trio.CapacityLimiter(_THREADS)
+        self._threads = trio.CapacityLimiter(_MAX_THREADS)
         self._news = _News(self._errors)
         self._unusable_until: dict[str, float] = {}
-        """By the name of the node; empty for the only one, and for an unknown one."""
+        """Each unusable node gets no request until this time. A single server has the name "", and so has a
+        cluster before the first connection."""
         self.trouble: str | None = None
         """The reason why the Valkey was last found unusable; None if it never was."""
 
@@ -132,7 +133,7 @@ class ValkeyCache:
         """See `ClaimingCache.get_run`."""
         blocks = range(first, first + count)
         values = await self._ask(key, [("GET", _name(key, block)) for block in blocks]) or [None] * count
-        return [_unpacked(key, block, value) for block, value in zip(blocks, values, strict=True)]
+        return [_unpack(key, block, value) for block, value in zip(blocks, values, strict=True)]
 
     async def put(self, key: str, block: int, data: bytes, *, ttl_seconds: float | None = None) -> None:
         """See `PageCache.put`."""
@@ -141,50 +142,56 @@ class ValkeyCache:
         if lives_ms <= 0:
             return
         name = _name(key, block)
-        commands: list[_Command] = [("EVAL", _STORE, 1, name, _packed(key, block, data), lives_ms, _NEWS)]
+        commands: list[_Command] = [
+            ("EVAL", _STORE_SCRIPT, 1, name, _pack(key, block, data), lives_ms, _NEWS_CHANNEL)
+        ]
         if len(data) < BLOCK_BYTES:
-            size = _packed(key, "size", b"%d" % (block * BLOCK_BYTES + len(data)))
+            size = _pack(key, "size", b"%d" % (block * BLOCK_BYTES + len(data)))
             commands.append(("SET", _name(key, "size"), size, "PX", lives_ms))
         await self._ask(key, commands)
 
     async def size(self, key: str) -> int | None:
         """See `PageCache.size`."""
         (value,) = await self._ask(key, [("GET", _name(key, "size"))]) or [None]
-        found = _unpacked(key, "size", value)
-        size = int(found) if found is not None and found.isdigit() else None
+        digits = _unpack(key, "size", value)
+        size = int(digits) if digits is not None and digits.isdigit() else None
         if size is None or await self.get(key, size // BLOCK_BYTES) is None:
             return None
         return size
 
     async def claim(self, key: str, first: int, count: int, owner: str) -> int:
-        """See `ClaimingCache.claim`. While Valkey is unusable, everyone may read, so it returns `count`."""
+        """See `ClaimingCache.claim`. While Valkey is unusable, it returns `count`: every process may read."""
         blocks = range(first, first + count)
         lives_ms = int(1000 * CLAIM_SECONDS)
-        is_won = await self._ask(
+        answers = await self._ask(
             key, [("SET", _claim_name(key, block), owner, "NX", "PX", lives_ms) for block in blocks]
         )
-        if is_won is None:
+        if answers is None:
             return count
-        n_won = next((index for index, is_mine in enumerate(is_won) if not is_mine), count)
-        excess = [block for block, is_mine in zip(blocks[n_won:], is_won[n_won:], strict=True) if is_mine]
-        if excess:  # blocks past another owner's are not read now
-            await self.release(key, excess, owner)
-        return n_won
+        claimed = [block for block, answer in zip(blocks, answers, strict=True) if answer]
+        end = next((block for block in blocks if block not in claimed), first + count)
+        past_end = [block for block in claimed if block > end]
+        if past_end:  # the owner reads only up to the first block of another owner
+            await self.release(key, past_end, owner)
+        return end - first
 
     async def release(self, key: str, blocks: list[int], owner: str) -> None:
         """See `ClaimingCache.release`."""
         await self._ask(
             key,
-            [("EVAL", _RELEASE, 1, _claim_name(key, n), owner, _NEWS, _name(key, n)) for n in blocks],
+            [
+                ("EVAL", _RELEASE_SCRIPT, 1, _claim_name(key, n), owner, _NEWS_CHANNEL, _name(key, n))
+                for n in blocks
+            ],
         )
 
     async def wait(self, key: str, block: int, *, seconds: float) -> None:
         """See `ClaimingCache.wait`. Without a connection to listen on, it waits for all of `seconds`."""
         name = _name(key, block)
-        with trio.move_on_after(seconds), self._news.of(name, self._subscribe) as changed:
-            # Ask once, because changes before this block are not reported.
+        with trio.move_on_after(seconds), self._news.watch(name, self._subscribe) as changed:
+            # News from before the subscription is lost, so look once.
             state = await self._ask(key, [("EXISTS", name), ("EXISTS", _claim_name(key, block))])
-            if state == [0, 1]:
+            if state == [0, 1]:  # not stored, but claimed
                 await changed.wait()
 
     def close(self) -> None:
@@ -199,55 +206,64 @@ class ValkeyCache:
     async def _ask(self, key: str, commands: list[_Command]) -> list[Any] | None:
         """Run `commands` on keys of one resource, in one round trip, in a thread. Return their answers; None
         while Valkey is unusable."""
-        now = time.monotonic()
         node = self._node_of(key)
-        until = self._unusable_until.get(node, 0.0)
-        if now < until:
-            await trio.lowlevel.checkpoint()
-            return None
-        if until:
-            self._unusable_until[node] = now + RETRY_SECONDS  # the others go on without it
-        failures: list[Exception] = []
+        unusable_until = self._unusable_until.get(node)
+        retried_node = None
+        if unusable_until is not None:
+            now = time.monotonic()
+            if now < unusable_until:
+                await trio.lowlevel.checkpoint()
+                return None
+            retried_node = node
+            self._unusable_until[node] = now + RETRY_SECONDS  # other requests do not wait for this one
 
         def run() -> list[Any] | None:
-            for remaining in reversed(range(TRIES)):
-                try:
-                    return self._answers(key, commands, trial_of=node if until else None)
-                except self._errors as error:
-                    if remaining and self._can_try_again(key, error):
-                        continue
-                    self._unusable_until[self._node_of(key)] = time.monotonic() + RETRY_SECONDS
-                    failures.append(error)
-                    break
-            return None
+            return self._run_with_retry(key, commands, retried_node=retried_node)
 
-        answers = None
-        with trio.move_on_after(SLOW_SECONDS) as scope:
-            answers = await trio.to_thread.run_sync(run, limiter=self._threads, abandon_on_cancel=True)
-        if scope.cancelled_caught:
-            self._unusable_until[self._node_of(key)] = time.monotonic() + RETRY_SECONDS
-            self._report(f"no answer within {SLOW_SECONDS:g} s")
-        elif failures:
-            self._report(str(failures[0]))
-        return answers
+        with trio.move_on_after(SLOW_SECONDS):
+            try:
+                return await trio.to_thread.run_sync(run, limiter=self._threads, abandon_on_cancel=True)
+            except self._errors as error:
+                self._report(str(error))
+                return None
+        self._mark_unusable(key)
+        self._report(f"no answer within {SLOW_SECONDS:g} s")
+        return None
+
+    def _mark_unusable(self, key: str) -> None:
+        self._unusable_until[self._node_of(key)] = time.monotonic() + RETRY_SECONDS
 
     def _report(self, why: str) -> None:
         is_first, self.trouble = self.trouble is None, why
         if is_first and self._on_trouble is not None:
-            self._on_trouble(f"the cache {self._place} is unusable ({why}): reading from the server")
+            self._on_trouble(f"the cache {self._shown_url} is unusable ({why}): reading from the server")
 
     # --- in a worker thread ----------------------------------------------------------------------------
 
-    def _answers(self, key: str, commands: list[_Command], *, trial_of: str | None) -> list[Any] | None:
-        """Return the answers; None if another request has found the node unusable meanwhile."""
+    def _run_with_retry(
+        self, key: str, commands: list[_Command], *, retried_node: str | None
+    ) -> list[Any] | None:
+        """See `_run`. After an error it tries again if that may help; otherwise it raises the error."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                return self._run(key, commands, retried_node=retried_node)
+            except self._errors as error:
+                if attempt == TRIES or not self._may_try_again(key, error):
+                    self._mark_unusable(key)
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _run(self, key: str, commands: list[_Command], *, retried_node: str | None) -> list[Any] | None:
+        """Run `commands`, and return their answers. None if another request has found the node unusable
+        meanwhile, unless it is `retried_node`, the unusable node that this request may use."""
         with self._connecting:
-            if "" in self._unusable_until and trial_of != "":
+            if "" in self._unusable_until and retried_node != "":
                 return None
             if self._client is None:
                 self._client = self._connect()
             client = self._client
         node = self._node_of(key)
-        if node in self._unusable_until and trial_of != node:
+        if node in self._unusable_until and retried_node != node:
             return None
         is_cluster = isinstance(client, self._cluster_type)
         server = client
@@ -259,41 +275,41 @@ class ValkeyCache:
             answers: list[Any] = pipeline.execute(raise_on_error=False)
         for index, answer in enumerate(answers):
             if is_cluster and isinstance(answer, self._redirections):
-                answers[index] = self._redirected(client, commands[index])
+                answers[index] = self._follow_redirection(client, commands[index])
             elif isinstance(answer, Exception) and not str(answer).startswith("WRONGTYPE"):
                 raise answer
         for name in ("", node):
             self._unusable_until.pop(name, None)
         return answers
 
-    def _redirected(self, client: Any, command: _Command) -> Any:
-        """Run a command of a slot that moves, or has moved; the library follows it and learns."""
+    def _follow_redirection(self, client: Any, command: _Command) -> Any:
+        """Run a command whose slot moves or has moved. The library follows the slot, and updates its
+        table."""
         with self._connecting:
             try:
                 return client.execute_command(*command)
-            except AttributeError as error:  # the library has only nodes that had slots
+            except AttributeError as error:  # the library knows only nodes that had slots
                 raise ConnectionError("a slot moves to a node that the cluster does not list yet") from error
 
     def _connect(self) -> Any:
         """Return the first server that answers, or the cluster that it belongs to."""
         from valkey.exceptions import ResponseError
 
-        for remaining, (url, server) in zip(
-            reversed(range(len(self._servers))), self._servers.items(), strict=True
-        ):
+        errors: list[Exception] = []
+        for url, server in self._servers.items():
             try:
                 server.cluster("info")
             except ResponseError:
                 return server  # it has no cluster mode
-            except self._errors:
-                if not remaining:
-                    raise
+            except self._errors as error:
+                errors.append(error)
             else:
-                # One try more, because the library asks the first node of its list for its commands.
+                # The library's first attempt may fail, because it asks the first node of its list for its
+                # commands.
                 return self._cluster_type.from_url(
                     url, cluster_error_retry_attempts=1, reinitialize_steps=1, **_options()
                 )
-        raise AssertionError("there is at least one server")
+        raise errors[-1]
 
     def _node_of(self, key: str) -> str:
         """Return the name of the cluster's node for `key`; empty for a single server, and before a
@@ -306,23 +322,27 @@ class ValkeyCache:
         except self._errors:
             return "no node"
 
-    def _can_try_again(self, key: str, error: Exception) -> bool:
+    def _may_try_again(self, key: str, error: Exception) -> bool:
         """Return True after a timeout, and if a cluster has another node for `key` by now."""
-        before = self._node_of(key)
+        failed_node = self._node_of(key)
         with self._connecting:
-            if before and before == self._node_of(key):
-                manager = self._client.nodes_manager
-                # Ask the other nodes first.
-                nodes = sorted(manager.startup_nodes.items(), key=lambda item: item[0] == before)
-                manager.startup_nodes = dict(nodes)
-                try:
-                    manager.initialize()
-                except self._errors:
-                    self._client = None  # none answers; begin again with the servers of the URL
-        return isinstance(error, self._timeout_error) or before != self._node_of(key)
+            # Another thread may have updated the table of nodes already.
+            if failed_node and failed_node == self._node_of(key):
+                self._update_nodes(failed_node)
+        return isinstance(error, self._timeout_error) or failed_node != self._node_of(key)
+
+    def _update_nodes(self, failed_node: str) -> None:
+        """Ask a cluster's other nodes which node has which slot."""
+        manager = self._client.nodes_manager
+        nodes = sorted(manager.startup_nodes.items(), key=lambda item: item[0] == failed_node)
+        manager.startup_nodes = dict(nodes)  # the failed one is last
+        try:
+            manager.initialize()
+        except self._errors:
+            self._client = None  # no node answers; begin again with the servers of the URL
 
     def _subscribe(self) -> Any:
-        """Return a connection for news, to any node of a cluster."""
+        """Return a connection that can subscribe to the news. In a cluster, any node has them."""
         client = self._client
         if isinstance(client, self._cluster_type):
             return client.pubsub(node=client.get_random_node())
@@ -330,24 +350,25 @@ class ValkeyCache:
 
 
 class _News:
-    """Reports of blocks that other processes store or release, by one connection and thread while tasks wait.
+    """Wakes tasks when other processes store or release the blocks that they wait for.
 
-    All waiters are woken once the connection has subscribed, because their blocks may have been stored
-    before. If the connection breaks, no waiter is woken, and the next one opens another.
+    While tasks wait, one connection listens in a thread. It wakes all waiters once it has subscribed, because
+    their blocks may have been stored before. If the connection breaks, it wakes no waiter, and the next
+    waiter opens another.
     """
 
     def __init__(self, errors: tuple[type[Exception], ...]) -> None:
         self._errors = errors
         self._lock = threading.Lock()
-        self._waiting: dict[object, tuple[str, trio.lowlevel.TrioToken, trio.Event]] = {}
+        self._waiters: dict[object, tuple[str, trio.lowlevel.TrioToken, trio.Event]] = {}
         self._is_listening = False
 
     @contextmanager
-    def of(self, name: str, subscribe: Callable[[], Any]) -> Iterator[trio.Event]:
-        """Return an event that is set when the block `name` is reported. `subscribe` returns a connection."""
+    def watch(self, name: str, subscribe: Callable[[], Any]) -> Iterator[trio.Event]:
+        """Yield an event that is set by news of the block `name`. `subscribe` returns a connection."""
         waiter, event = object(), trio.Event()
         with self._lock:
-            self._waiting[waiter] = name, trio.lowlevel.current_trio_token(), event
+            self._waiters[waiter] = name, trio.lowlevel.current_trio_token(), event
             must_listen, self._is_listening = not self._is_listening, True
         if must_listen:
             threading.Thread(
@@ -357,14 +378,14 @@ class _News:
             yield event
         finally:
             with self._lock:
-                del self._waiting[waiter]
+                del self._waiters[waiter]
 
     def _listen(self, subscribe: Callable[[], Any]) -> None:
         is_idle = False
         try:
             # A ValueError: `ValkeyCache.close` has closed the socket under this thread.
             with suppress(*self._errors, ValueError), subscribe() as channel:
-                channel.subscribe(_NEWS)
+                channel.subscribe(_NEWS_CHANNEL)
                 while not is_idle:
                     message = channel.get_message(timeout=LINGER_SECONDS)
                     if message is None:
@@ -379,14 +400,14 @@ class _News:
                     self._is_listening = False
 
     def _stop_if_idle(self) -> bool:
-        """Return whether nobody waits; then the next waiter starts another thread."""
+        """Return True if no task waits. The next waiter then starts another thread."""
         with self._lock:
-            self._is_listening = bool(self._waiting)
+            self._is_listening = bool(self._waiters)
             return not self._is_listening
 
     def _wake(self, reported: str | None) -> None:
         with self._lock:
-            waiters = list(self._waiting.values())
+            waiters = list(self._waiters.values())
         for name, token, event in waiters:
             if reported in (None, name):
                 with suppress(trio.RunFinishedError):
@@ -394,7 +415,7 @@ class _News:
 
 
 def _single_urls(url: str) -> list[str]:
-    """Return one URL for each server of a URL that may name several, separated by commas."""
+    """Split a URL that may name several servers, separated by commas, into one URL per server."""
     parts = re.fullmatch(r"(\w+://(?:[^/?]*@)?)([^/?@]*)(.*)", url, re.DOTALL)
     if parts is None or url.startswith("unix:"):
         return [url]
@@ -403,7 +424,7 @@ def _single_urls(url: str) -> list[str]:
 
 
 def _options() -> dict[str, Any]:
-    """Return the options of a connection. What is tried again is decided here, not by the library."""
+    """Return the options of a connection. The library must not try again, because `ValkeyCache` does."""
     from valkey.backoff import NoBackoff
     from valkey.retry import Retry
 
@@ -412,6 +433,7 @@ def _options() -> dict[str, Any]:
 
 
 def _name(key: str, part: int | str) -> str:
+    """Return the name in Valkey of a block, or of another part of a resource. The braces are its hash tag."""
     return f"playhead:1:{{{hashlib.sha256(key.encode()).hexdigest()}}}:{part}"
 
 
@@ -419,19 +441,19 @@ def _claim_name(key: str, block: int) -> str:
     return _name(key, f"{block}:claim")
 
 
-def _packed(key: str, part: int | str, data: bytes) -> bytes:
-    return _HEADER.pack(_MAGIC, zlib.crc32(data, _seed(key, part))) + data
+def _pack(key: str, part: int | str, data: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, zlib.crc32(data, _checksum_seed(key, part))) + data
 
 
-def _unpacked(key: str, part: int | str, value: bytes | None) -> bytes | None:
+def _unpack(key: str, part: int | str, value: bytes | None) -> bytes | None:
     """Return the bytes in `value`; None if it is missing or not what was put."""
     if not isinstance(value, bytes) or not value.startswith(_MAGIC) or len(value) < _HEADER.size:
         return None
     data = value[_HEADER.size :]
     _, checksum = _HEADER.unpack_from(value)
-    is_whole = len(data) <= BLOCK_BYTES and zlib.crc32(data, _seed(key, part)) == checksum
+    is_whole = len(data) <= BLOCK_BYTES and zlib.crc32(data, _checksum_seed(key, part)) == checksum
     return data if is_whole else None
 
 
-def _seed(key: str, part: int | str) -> int:
+def _checksum_seed(key: str, part: int | str) -> int:
     return zlib.crc32(f"{key}:{part}".encode())

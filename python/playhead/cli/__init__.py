@@ -19,7 +19,7 @@ EXIT_BY_SIGNAL = 128
 EXIT_INTERRUPTED = EXIT_BY_SIGNAL + signal.SIGINT
 
 _SET_CHILD_SUBREAPER = 36
-_STRAY_SECONDS = {signal.SIGTERM: 0.2, signal.SIGKILL: 2.0}
+_SECONDS_TO_END = {signal.SIGTERM: 0.2, signal.SIGKILL: 2.0}
 
 
 def main() -> None:
@@ -50,7 +50,8 @@ def main() -> None:
 def adopt_strays() -> None:
     """Become the parent of descendants that lose theirs, so that `end_strays` finds them. Linux only.
 
-    For a process that is ours alone: the library ends the process groups of its servers, and no more.
+    Only the command may do this, because its process is its own; the library ends just the process groups of
+    its servers.
     """
     if sys.platform == "linux":
         import ctypes
@@ -60,9 +61,9 @@ def adopt_strays() -> None:
 
 
 def end_strays() -> None:
-    """End what stdio servers left behind outside of their process groups. Nothing else may run any more.
+    """End the processes that stdio servers left behind outside of their process groups. Call it last.
 
-    After a login the browser may be one of our children, and nothing is ended.
+    After a login it ends nothing, because the user's browser may be a child of this process.
     """
     if "webbrowser" not in sys.modules and _children():
         import trio
@@ -73,7 +74,7 @@ def end_strays() -> None:
 async def _end_children() -> None:
     import trio
 
-    for number, seconds in _STRAY_SECONDS.items():
+    for number, seconds in _SECONDS_TO_END.items():
         with trio.move_on_after(seconds), suppress(ChildProcessError):
             while children := _children():
                 for child in children:
@@ -91,10 +92,10 @@ def _children() -> list[int]:
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Import without garbage collection, which would look at every new module, class and schema many times.
+    """Import without garbage collection, which would visit every new module, class and schema many times.
 
-    What was imported stays: it is not looked at later either. Only for a program that is ours alone; an
-    application that imports playhead decides for itself.
+    Later collections skip the imported objects too, because they are never freed. Only the command may do
+    this; an application that imports playhead decides for itself.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -109,8 +110,8 @@ def quick_imports() -> Iterator[None]:
 def make_streams_usable() -> None:
     """Reopen closed standard streams (`playhead ... >&-`), and escape characters that can't be encoded.
 
-    The number of a closed stdin, stdout or stderr would go to the next file or socket opened, which would
-    then receive the output; /dev/null takes its place. In an ASCII locale `\u2026` is printed as `\\u2026`.
+    If stdout were closed, the next file or socket would get its number, and would receive the output. So
+    /dev/null takes the place of a closed stream. In an ASCII locale, `\u2026` is printed as `\\u2026`.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:

@@ -52,10 +52,10 @@ COMMANDS: Final = {
     "schema validate": ("servers.commands.schema", "Validate messages against the template server's schema."),
     "schema show": ("servers.commands.schema", "Print one of the documents."),
 }
-"""Each command as it is typed, with its module below `playhead` and its summary, the first paragraph of its
-docstring. It is a function with the last word as its name. The module is imported when the command runs:
-importing all of them takes longer than the start of any. This table alone leads from the core to the commands
-of `agent`, `check` and `servers`."""
+"""Each command as a user types it, with its module below `playhead` and its summary. The command is the
+function in that module whose name is the last word; its docstring begins with the summary. A module is
+imported only when its command runs, because importing all modules takes longer than any one command needs to
+start. Only this table leads from the core to the commands of `agent`, `check` and `servers`."""
 _GROUPS: Final = {
     "serve": "Run an example server, or a proxy that plays audio for a host.",
     "schema": "Show the template server's schemas, or validate messages.",
@@ -63,7 +63,7 @@ _GROUPS: Final = {
 
 
 class _LazyGroup(TyperGroup):
-    """A group that knows names and summaries, and imports the one command that is resolved."""
+    """A group of commands. It has their names and summaries, and imports only the command that runs."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
@@ -155,7 +155,8 @@ def _invocation(context: typer.Context) -> Invocation:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments` (without the program's name); return the exit code."""
-    # Without a handler, Python prints the libraries' log records (tracebacks, server text) on stderr.
+    # Without a handler, Python prints log records of libraries, with tracebacks and a server's text, on
+    # stderr.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         app(list(arguments), prog_name="playhead")

@@ -21,6 +21,7 @@ from playhead.escaping import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from playhead.client.session.streams import FormExplanation
     from playhead.config.servers import ServerConfig
     from playhead.config.tools import ApprovalPolicy, Resolution, ToolConfigs
     from playhead.config.trust import Trust
@@ -69,7 +70,7 @@ def explain(
     if resource is not None and tool is not None:
         raise UsageError("expected either TOOL or --resource, got both")
 
-    async def of_resource(terminal: Terminal, report: Report) -> int:
+    async def explain_resource(terminal: Terminal, report: Report) -> int:
         assert resource is not None
         target = await find_server(tool_id, terminal, config=config, trusted=trusted)
         async with connected(target, terminal, timeout=timeout) as session:
@@ -78,32 +79,30 @@ def explain(
             report["resource"] = resource
             forms = await session.explain_forms(media, options=options)
             report["forms"] = [
-                {"strategy": it.name, "offered": it.is_offered, "tried": it.is_tried, "reason": it.reason}
-                for it in forms
+                {
+                    "strategy": form.name,
+                    "offered": form.is_offered,
+                    "tried": form.is_tried,
+                    "reason": form.reason,
+                }
+                for form in forms
             ]
             used = ""
             try:
                 async with session.open(media, options=options) as stream:
                     await stream.receive_some(1)
-                    seen = stream.statistics()
-                report.update(strategy=seen.strategy, strategy_reason=seen.strategy_reason)
-                used = seen.strategy
-                terminal.show(
-                    f"{escape_line(resource)}\nis read with {used}: {escape_line(seen.strategy_reason)}\n"
-                )
+                    statistics = stream.statistics()
+                used, reason = statistics.strategy, statistics.strategy_reason
+                report.update(strategy=used, strategy_reason=reason)
+                terminal.show(f"{escape_line(resource)}\nis read with {used}: {escape_line(reason)}\n")
             finally:
                 terminal.show("forms of a ranged read, in the order in which they are tried (> is used):")
                 terminal.show_rows(
-                    (
-                        f"{'>' if it.name == used else ' '} {it.name}",
-                        f"{'' if it.is_offered else 'a small read: ' if it.is_tried else 'no: '}"
-                        f"{escape_line(it.reason)}",
-                    )
-                    for it in forms
+                    (f"{'>' if form.name == used else ' '} {form.name}", _form_line(form)) for form in forms
                 )
         return EXIT_DONE
 
-    async def command(terminal: Terminal, report: Report) -> int:
+    async def explain_tool(terminal: Terminal, report: Report) -> int:
         from playhead.config.servers import default_servers, load_servers
         from playhead.config.tools import default_approval_policy, default_sources
 
@@ -115,7 +114,7 @@ def explain(
         servers, configs, approvals = await with_consent(terminal, load, trusted=trusted)
         for each in servers.values():
             terminal.hide(each.secrets)
-        server, name = _meant(tool_id, tool, servers=servers, configs=configs)
+        server, name = _server_and_tool(tool_id, tool, servers=servers, configs=configs)
         entry = servers.get(server)
         resolution = configs.resolve(server, name, server_config=entry)
         allowed = entry is None or entry.allowed_tools is None or name in entry.allowed_tools
@@ -123,19 +122,27 @@ def explain(
             "action": approvals.action(server, name, destructive=False),
             "if_destructive": approvals.action(server, name, destructive=True),
         }
-        report.update(_reported(resolution), allowed=allowed, approval=approval)
-        _show(terminal, resolution, approval=_approval(approval))
+        report.update(_resolution_report(resolution), allowed=allowed, approval=approval)
+        _show(terminal, resolution, approval=_approval_line(approval))
         if not allowed:
             terminal.show(f"\nCalls are refused: the tool is not in allowed_tools of {escape_line(server)}.")
         return EXIT_DONE
 
-    run_command(command if resource is None else of_resource, json_output=json_output, deadline=deadline)
+    command = explain_tool if resource is None else explain_resource
+    run_command(command, json_output=json_output, deadline=deadline)
 
 
-def _meant(
+def _form_line(form: FormExplanation) -> str:
+    if form.is_offered:
+        return escape_line(form.reason)
+    return f"{'a small read' if form.is_tried else 'no'}: {escape_line(form.reason)}"
+
+
+def _server_and_tool(
     tool_id: str, tool: str | None, *, servers: Iterable[str], configs: ToolConfigs
 ) -> tuple[str, str]:
-    """Resolve the server and the tool among the known names. Raises `UsageError` if none or several match."""
+    """Return the server and the tool that the arguments name. Raises `UsageError` if none or several
+    match."""
     from playhead.config.servers import URL, from_url
     from playhead.config.tools import create_tool_id
 
@@ -148,18 +155,18 @@ def _meant(
         if not tool:
             raise UsageError("the tool name is empty; use `playhead explain SERVER TOOL`")
         return tool_id, tool
-    found = configs.find(tool_id, known)
-    if len(found) > 1:
-        ways = " or ".join(f"`playhead explain {shlex.join(pair)}`" for pair in found)
-        raise UsageError(f"{tool_id!r} is ambiguous ({len(found)} tools); use {ways}")
+    pairs = configs.find(tool_id, known)
+    if len(pairs) > 1:
+        commands = " or ".join(f"`playhead explain {shlex.join(pair)}`" for pair in pairs)
+        raise UsageError(f"{tool_id!r} is ambiguous ({len(pairs)} tools); use {commands}")
     if tool_id in known:
         raise UsageError(f"{tool_id!r} is a server; name one of its tools: {create_tool_id(tool_id, 'TOOL')}")
-    if not found:
-        starts = [tool_id[: at.start()] for at in re.finditer("(?=__)", tool_id)] or [tool_id]
+    if not pairs:
+        starts = [tool_id[: separator.start()] for separator in re.finditer("(?=__)", tool_id)] or [tool_id]
         raise UsageError(
             f"expected SERVER__TOOL with a known server, got {tool_id!r}; {_hint(starts, known)}"
         )
-    return found[0]
+    return pairs[0]
 
 
 def _hint(names: Iterable[str], known: list[str]) -> str:
@@ -169,7 +176,7 @@ def _hint(names: Iterable[str], known: list[str]) -> str:
     return next(hints, f"known servers: {', '.join(known)}")
 
 
-def _values(resolution: Resolution) -> dict[str, object]:
+def _effective_settings(resolution: Resolution) -> dict[str, object]:
     """Return the effective value of each setting."""
     from playhead.config.tools import handler_name
 
@@ -188,7 +195,7 @@ def _values(resolution: Resolution) -> dict[str, object]:
     }
 
 
-def _reported(resolution: Resolution) -> Report:
+def _resolution_report(resolution: Resolution) -> Report:
     layers = resolution.decided_by
     return {
         "tool_id": resolution.tool_id,
@@ -198,24 +205,25 @@ def _reported(resolution: Resolution) -> Report:
         "layers": [asdict(step) for step in resolution.looked_at],
         "delivery": resolution.delivery,
         "values": {
-            name: {"value": value, "layer": layers.get(name)} for name, value in _values(resolution).items()
+            name: {"value": value, "layer": layers.get(name)}
+            for name, value in _effective_settings(resolution).items()
         },
     }
 
 
-_APPROVAL: Final = {
+_APPROVAL_LINES: Final = {
     "allow": "the model's calls run unasked",
     "ask": "each of the model's calls needs approval",
     "deny": "the model's calls are refused",
 }
 
 
-def _approval(found: Mapping[str, str]) -> str:
-    """Describe the approval of calls. The server is not asked, so its own marking is unknown."""
-    differs = found["if_destructive"] != found["action"]
-    return _APPROVAL[found["action"]] + (
-        ", unless the server marks the tool as destructive" if differs else ""
-    )
+def _approval_line(approval: Mapping[str, str]) -> str:
+    """Describe the approval of calls. Only the server knows whether it marks the tool as destructive."""
+    line = _APPROVAL_LINES[approval["action"]]
+    if approval["if_destructive"] != approval["action"]:
+        line += ", unless the server marks the tool as destructive"
+    return line
 
 
 _UNSET: Final = {
@@ -225,7 +233,7 @@ _UNSET: Final = {
     "response_handler": "none",
     "turn": "decided by the blocks",
 }
-_DELIVERY: Final = {
+_DELIVERY_LINES: Final = {
     "model": "the model gets the text",
     "user": "the user gets the text; the model learns of the delivery and ends its turn",
     "plan": "the classifier decides who gets the text",
@@ -235,7 +243,7 @@ _DELIVERY: Final = {
 def _show(terminal: Terminal, resolution: Resolution, *, approval: str) -> None:
     terminal.show(
         f"{escape_line(resolution.tool_id)} (tool {escape_line(resolution.tool)} of server"
-        f" {escape_line(resolution.server)})\n{_DELIVERY[resolution.delivery]}\n{approval}"
+        f" {escape_line(resolution.server)})\n{_DELIVERY_LINES[resolution.delivery]}\n{approval}"
         "\n\nlayers, in order (> decides):"
     )
     terminal.show_rows(
@@ -243,12 +251,12 @@ def _show(terminal: Terminal, resolution: Resolution, *, approval: str) -> None:
     )
     terminal.show("\neffective settings, and the layer that sets them:")
     terminal.show_rows(
-        (f"  {name}", f"{_written(name, value)} ({resolution.decided_by.get(name, 'default')})")
-        for name, value in _values(resolution).items()
+        (f"  {name}", f"{_setting_text(name, value)} ({resolution.decided_by.get(name, 'default')})")
+        for name, value in _effective_settings(resolution).items()
     )
 
 
-def _written(name: str, value: object) -> str:
+def _setting_text(name: str, value: object) -> str:
     match value:
         case None:
             return _UNSET[name]

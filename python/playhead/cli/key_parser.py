@@ -1,7 +1,7 @@
 """Keys, read from a terminal's bytes.
 
-The parser has no I/O and no clock, and any chunking of the bytes gives the same keys. That is why a lone
-Escape does nothing: only a timer could tell it from the start of an arrow's sequence.
+The parser has no I/O and no clock, and any chunking of the bytes gives the same keys. So a lone Escape does
+nothing, because only a timer could tell it from the start of an arrow's sequence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Key(Enum):
     QUIT = auto()
 
 
-_KEYS: Final[Mapping[int, Key]] = MappingProxyType(
+_KEY_BY_BYTE: Final[Mapping[int, Key]] = MappingProxyType(
     {
         ord(" "): Key.PAUSE,
         ord("n"): Key.NEXT,
@@ -38,7 +38,7 @@ _KEYS: Final[Mapping[int, Key]] = MappingProxyType(
     }
 )
 
-_ARROWS: Final[Mapping[int, Key]] = MappingProxyType(
+_ARROW_BY_FINAL_BYTE: Final[Mapping[int, Key]] = MappingProxyType(
     {ord("A"): Key.LOUDER, ord("B"): Key.QUIETER, ord("C"): Key.FORWARD, ord("D"): Key.BACK}
 )
 
@@ -46,9 +46,9 @@ _ESCAPE: Final = 0x1B
 
 _INTRODUCERS: Final = frozenset(b"[O")
 
-_PARAMETERS: Final = range(0x20, 0x40)
+_PARAMETER_BYTES: Final = range(0x20, 0x40)
 
-_FINALS: Final = range(0x40, 0x7F)
+_FINAL_BYTES: Final = range(0x40, 0x7F)
 
 
 class _Place(Enum):
@@ -65,8 +65,8 @@ class KeyParser:
     """Reads keys from a terminal's bytes.
 
     A sequence is `Escape [` or `Escape O`, any parameters (0x20 to 0x3F) and a final byte (0x40 to 0x7E), as
-    in ECMA-48, section 5.4. Those that are not an arrow are skipped, and modifiers of an arrow are ignored. A
-    byte that cannot continue a sequence ends it and counts by itself.
+    in ECMA-48, section 5.4. The parser skips sequences other than arrows, and ignores the parameters of an
+    arrow. A byte that cannot continue a sequence ends it, and is read as a key by itself.
     """
 
     def __init__(self) -> None:
@@ -87,9 +87,9 @@ class KeyParser:
         if place is _Place.ESCAPED and byte in _INTRODUCERS:
             self._place = _Place.INSIDE
             return None
-        if place is _Place.INSIDE and byte in _PARAMETERS:
+        if place is _Place.INSIDE and byte in _PARAMETER_BYTES:
             self._place = _Place.INSIDE
             return None
-        if place is _Place.INSIDE and byte in _FINALS:
-            return _ARROWS.get(byte)
-        return _KEYS.get(byte)
+        if place is _Place.INSIDE and byte in _FINAL_BYTES:
+            return _ARROW_BY_FINAL_BYTE.get(byte)
+        return _KEY_BY_BYTE.get(byte)

@@ -1,9 +1,9 @@
 """The terminal of stdin, while its keys control a player.
 
-The terminal is opened a second time, for reading without blocking: that flag belongs to an open file, and the
-file on stdin is shared with the shell. While keys are read, the terminal neither echoes nor waits for the end
-of a line. Ctrl-C stays a signal. While this process is in the terminal's background, nothing is read or set,
-because the kernel would stop the process.
+To read without blocking, `opened_key_terminal` opens the terminal a second time: the flag for this belongs to
+an open file, and the process shares the file on stdin with the shell. While keys are read, the terminal
+neither echoes them nor waits for the end of a line. Ctrl-C stays a signal. A process in the terminal's
+background reads and sets nothing, because the kernel would stop it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from playhead.cli.terminal import Terminal, mode_restorer
 _READ_BYTES: Final = 1024
 
 _BACKGROUND_SECONDS: Final = 1.0
-"""The time after which to look again whether the input is still another process's."""
+"""The time between two checks of whether this process is still in the background."""
 
 
 class KeyTerminal:
-    """The terminal behind `fd`, for one reader of keys. `take` and `give_back` do nothing in its
-    background."""
+    """The terminal behind `fd`, for one reader of keys. In its background, `take` and `give_back` do
+    nothing."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -58,7 +58,7 @@ class KeyTerminal:
         self._restore()
 
     def discard(self) -> None:
-        """Drop the keys that were not read, which were not meant for the shell."""
+        """Drop the keys that were not read, so that the shell does not get them."""
         if self.is_ours:
             with suppress(termios.error):
                 termios.tcflush(self.fd, termios.TCIFLUSH)
@@ -100,7 +100,7 @@ class KeyTerminal:
 @contextmanager
 def opened_key_terminal(terminal: Terminal) -> Iterator[KeyTerminal | None]:
     """Take the terminal of stdin for a block; None if keys cannot be read."""
-    fd = _opened_again() if terminal.is_live else None
+    fd = _open_again() if terminal.is_live else None
     if fd is None:
         yield None
         return
@@ -119,7 +119,7 @@ def opened_key_terminal(terminal: Terminal) -> Iterator[KeyTerminal | None]:
         os.close(fd)
 
 
-def _opened_again() -> int | None:
+def _open_again() -> int | None:
     """Open the terminal of stdin without blocking; None if stdin is something else."""
     try:
         return os.open(os.ttyname(sys.stdin.fileno()), os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY)

@@ -1,8 +1,8 @@
 """Listening: playing media to their end, with keys and a progress bar at a terminal, for `demo`, `call` and
 `play`.
 
-The report on a stream, which `read` uses too, is in this file: on stderr while the stream waits, and under
-the keys of `--json`.
+This file also has the report on a stream, which `read` uses too: the lines on stderr while the stream waits,
+and the keys of `--json`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class WatchedMedia(PlayableWrapper):
-    """A playable that keeps the reader it was opened as, so that its statistics can be shown."""
+    """A playable that remembers its open reader, so that the command can show the reader's statistics."""
 
     def __init__(self, inner: Playable, *, options: StreamOptions | None) -> None:
         super().__init__(inner)
@@ -43,7 +43,8 @@ class WatchedMedia(PlayableWrapper):
         self._reader: Reader | None = None
 
     def statistics(self) -> StreamStatistics | None:
-        """Return the stream's statistics, if it is read as one and was opened."""
+        """Return the statistics of the stream; None before it is opened, and for media that are not a
+        stream."""
         return None if self._reader is None else self._reader.statistics()
 
     @property
@@ -59,7 +60,7 @@ class WatchedMedia(PlayableWrapper):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """Settings of a player, as the options of `playhead play` give them."""
+    """The settings of a player that are options of `playhead play`."""
 
     start_seconds: float = 0.0
     rate_hz: int | None = None
@@ -73,12 +74,12 @@ class Listening:
 
 @dataclass(slots=True, kw_only=True)
 class Heard:
-    """The report of the media that are played, filled even if it fails or is interrupted."""
+    """The report on the media. `listen` fills it, even if it fails or is interrupted."""
 
     items: list[Report]
-    """Each item, under the keys of `--json`."""
+    """The report on each item, with the keys of `--json`."""
     files: list[str] = field(default_factory=list)
-    """The files of a `WaveSink` or `PcmSink`: from the second on it chooses their names."""
+    """The files of a `WaveSink` or `PcmSink`, which chooses their names from the second on."""
     is_whole: bool = True
     """False if a key moved or ended the audio."""
 
@@ -87,19 +88,19 @@ class Heard:
         """Return the report on `media` before anything was played."""
         from playhead.playback import PlayerState
 
-        return cls(items=[_about(each) | player_report(PlayerState()) for each in media])
+        return cls(items=[_media_report(each) | player_report(PlayerState()) for each in media])
 
     def flat(self) -> Report:
         """Return the sums over all items. For a single item, add everything about its stream."""
-        found = dict(self.items[0]) if len(self.items) == 1 else {}
+        report = dict(self.items[0]) if len(self.items) == 1 else {}
         for name in ("title", "mime_type", "uri", "stopped", "error"):
-            found.pop(name, None)
+            report.pop(name, None)
         for name in ("position_seconds", "underruns", "device_underruns", "bytes"):
-            numbers = [number for it in self.items if isinstance(number := it.get(name), int | float)]
+            numbers = [number for item in self.items if isinstance(number := item.get(name), int | float)]
             if numbers:
-                found[name] = sum(numbers)
-        found["truncated"] = any(it["truncated"] for it in self.items)
-        return found
+                report[name] = sum(numbers)
+        report["truncated"] = any(item["truncated"] for item in self.items)
+        return report
 
 
 More: TypeAlias = "Callable[[], Awaitable[Sequence[Playable]]]"
@@ -150,10 +151,10 @@ async def listen(
     settings: Listening = Listening(),
     more: More | None = None,
 ) -> None:
-    """Play `media` one after another into `sink`, and fill `heard`. Then play what `more` returns.
+    """Play `media` one after another into `sink`, then the media that `more` returns, and fill `heard`.
 
-    At a terminal, keys control the player. If there are several items, each is named before its audio starts,
-    and each failure is printed at once. Raises the first failure once all are over, and `SeekError` if the
+    At a terminal, keys control the player. For several items it prints the title of each before its audio
+    starts, and each failure at once. Raises the first failure after the last item, and `SeekError` if the
     first item can't start at `start_seconds`.
     """
     from playhead.playback import PcmSink, Player, Repeat, WaveSink
@@ -170,7 +171,7 @@ async def listen(
     async with trio.open_nursery() as nursery, player, player_keys(player, terminal) as keys:
         if settings.repeats:
             player.set_repeat(Repeat.ALL)
-        nursery.start_soon(_tell, player.events(), heard.items, terminal, settings.announces)
+        nursery.start_soon(_follow_events, player.events(), heard.items, terminal, settings.announces)
         try:
             with terminal.showing(partial(_view, player, watched)):
                 await _play_from(player, watched, settings.start_seconds)
@@ -182,15 +183,15 @@ async def listen(
         except UsageError as error:
             if len(media) == 1:
                 raise
-            raise PlaybackError(str(error)) from error  # a missing file in a playlist: the command is right
+            raise PlaybackError(str(error)) from error  # the playlist is wrong, not the use of the command
         finally:
             state = player.snapshot()
             if state.index is not None:
                 heard.items[state.index] |= player_report(state)
-            for each, about in zip(watched, heard.items, strict=True):
-                if (seen := each.statistics()) is not None:
-                    about |= stream_report(seen)
-                    warn_of_server(seen, terminal)
+            for each, report in zip(watched, heard.items, strict=True):
+                if (statistics := each.statistics()) is not None:
+                    report |= stream_report(statistics)
+                    warn_of_server(statistics, terminal)
             if isinstance(sink, WaveSink | PcmSink):
                 heard.files += map(str, sink.paths)
             if len(heard.files) > 1:
@@ -199,7 +200,7 @@ async def listen(
 
 
 async def _play_from(player: Player, media: Sequence[Playable], start_seconds: float) -> None:
-    """Play `media`, the first item from `start_seconds` on. No audio before that time is heard."""
+    """Play `media`, the first item from `start_seconds` on, without any audio before that time."""
     if not start_seconds:
         await player.play(media)
         return
@@ -213,7 +214,7 @@ async def _play_from(player: Player, media: Sequence[Playable], start_seconds: f
     else:
         if not is_inside:
             now = player.snapshot()
-            # A decoder that has met the end stays there.
+            # If the decoder has reached the end, its position is exact, and is the length.
             end = now.position_seconds if now.position_is_exact else start_seconds
             at = f" at {end:.1f} s" if end < start_seconds else ""
             raise SeekError(
@@ -222,7 +223,7 @@ async def _play_from(player: Player, media: Sequence[Playable], start_seconds: f
     player.release("seek")
 
 
-def _about(media: Playable) -> Report:
+def _media_report(media: Playable) -> Report:
     return {
         "title": media.title,
         "mime_type": media.mime_type,
@@ -232,10 +233,10 @@ def _about(media: Playable) -> Report:
     }
 
 
-async def _tell(
+async def _follow_events(
     events: trio.MemoryReceiveChannel[PlayerEvent], heard: list[Report], terminal: Terminal, announces: bool
 ) -> None:
-    """Keep `heard` up to date until the player closes, and print the events that a person wants to know."""
+    """Update `heard` with the events until the player closes, and print those that matter to a person."""
     from playhead.playback import (
         ItemEnd,
         ItemError,
@@ -268,7 +269,9 @@ async def _tell(
                 message = message_of(error)
                 heard[event.index]["error"] = {"type": type(error).__name__, "message": message}
                 if len(heard) > 1 and not terminal.json_output:
-                    terminal.fail(message, about=event.title)  # once, if all fail for the same reason
+                    terminal.fail(
+                        message, about=event.title
+                    )  # prints a message that several items share once
             case ItemTitle(stream_title=stream_title):
                 heard[event.index]["stream_title"] = stream_title
                 terminal.say(f"now {escape_line(stream_title)}")
@@ -294,8 +297,9 @@ def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], No
         match event:
             case StreamWaiting():
                 error = event.last_error
-                until = f"giving up after {round(event.patience_seconds, 1):g} s (--{event.ended_by})"
-                until = until if event.patience_seconds < math.inf else "connecting again"
+                until = "connecting again"
+                if event.patience_seconds < math.inf:
+                    until = f"giving up after {round(event.patience_seconds, 1):g} s (--{event.ended_by})"
                 why = "" if error is None else f": {first_line(message_of(error, options=()))}"
                 terminal.say(
                     f"waiting for {escape_line(server)}, no data for {event.seconds:.0f} s{why}; {until}",

@@ -1,4 +1,4 @@
-"""`playhead ls`, and what `playhead play SERVER` shows: the contents of a server."""
+"""The contents of a server, for `playhead ls` and for `playhead play SERVER`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def ls(
     async def command(terminal: Terminal, report: Report) -> int:
         target = await find_server(server, terminal, config=config, trusted=trusted)
         async with connected(target, terminal, timeout=timeout) as session:
-            lists = await _listed(session, ("tools", "resources", "templates", "prompts"), terminal, report)
+            lists = await _read_lists(
+                session, ("tools", "resources", "templates", "prompts"), terminal, report
+            )
         for name, items in lists.items():
             _show(name, items, terminal)
         return EXIT_DONE
@@ -43,7 +45,7 @@ def ls(
 
 async def show_playable(session: Session, server: str, terminal: Terminal, report: Report) -> int:
     """Show the audio among a server's resources, its tools, and how to play them."""
-    lists = await _listed(session, ("resources", "tools"), terminal, report)
+    lists = await _read_lists(session, ("resources", "tools"), terminal, report)
     audio = [it for it in lists.get("resources", []) if is_audio(it.get("mimeType"), it["uri"])]
     report["resources"] = audio
     tools = lists.get("tools", [])
@@ -57,12 +59,12 @@ async def show_playable(session: Session, server: str, terminal: Terminal, repor
     return EXIT_DONE
 
 
-async def _listed(
+async def _read_lists(
     session: Session, names: Sequence[str], terminal: Terminal, report: Report
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the lists that the server offers, in JSON's types, and report them.
+    """Return the lists that the server offers, in JSON's types, and add them to the report.
 
-    Raises what listing raises if nothing can be listed; otherwise a list that fails is a warning.
+    A list that fails is a warning. If all fail, it raises the first error.
     """
     offered = session.capabilities
     lists: Mapping[str, tuple[object, Callable[[], Awaitable[Sequence[BaseModel]]]]] = {
@@ -72,7 +74,7 @@ async def _listed(
         "prompts": (offered.prompts, session.list_prompts),
     }
     report |= {"server": session.server_name, "protocol_version": session.protocol_version}
-    found: dict[str, list[dict[str, Any]]] = {}
+    read_lists: dict[str, list[dict[str, Any]]] = {}
     failures: list[RemoteError] = []
     for name in names:
         capability, read = lists[name]
@@ -85,22 +87,23 @@ async def _listed(
             failures.append(error)
             terminal.warn(f"{name}: {error}")
         else:
-            found[name] = [it.model_dump(mode="json", by_alias=True, exclude_none=True) for it in items]
-    if failures and not found:
+            read_lists[name] = [it.model_dump(mode="json", by_alias=True, exclude_none=True) for it in items]
+    if failures and not read_lists:
         raise failures[0]
-    report |= {name: found.get(name, []) for name in names}
-    if not found:
+    report |= {name: read_lists.get(name, []) for name in names}
+    if not read_lists:
         terminal.say(f"{escape_line(session.server_name)} offers none of: {', '.join(names)}")
-    return found
+    return read_lists
 
 
 def _show(name: str, items: Sequence[Mapping[str, Any]], terminal: Terminal) -> None:
     if items:
         terminal.show(counted(len(items), name.removesuffix("s")))
-        terminal.show_rows((f"  {_name(it)}", " · ".join(_about(it))) for it in items)
+        terminal.show_rows((f"  {_address_or_call(it)}", " · ".join(_details(it))) for it in items)
 
 
-def _name(item: Mapping[str, Any]) -> str:
+def _address_or_call(item: Mapping[str, Any]) -> str:
+    """Return the URI of a resource, or the name of a tool or prompt with its arguments."""
     if address := item.get("uri") or item.get("uriTemplate"):
         return str(address)
     properties = (item.get("inputSchema") or {}).get("properties", {})
@@ -108,8 +111,8 @@ def _name(item: Mapping[str, Any]) -> str:
     return f"{item['name']}({', '.join(arguments)})"
 
 
-def _about(item: Mapping[str, Any]) -> Iterator[str]:
-    """Describe an item in one line: its title, type, size and the first line of its description."""
+def _details(item: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the details of an item: its title, type, size and the first line of its description."""
     first = str(item.get("description") or "").strip().partition("\n")[0]
     if "uri" in item or "uriTemplate" in item:
         yield str(item.get("title") or item["name"])

@@ -18,9 +18,9 @@ from playhead.strict_json import parse_json
 if TYPE_CHECKING:
     from playhead.content.schema_shapes import Shape
 
-_LEAST_LIKENESS: Final = 0.5
-"""The least likeness of a value to the one that is suggested. `shall`, for example, is nearest to
-`should`."""
+_MIN_LIKENESS: Final = 0.5
+"""A hint suggests a value only if it is at least this similar to the one that was typed: `shall` and
+`should` are."""
 _SERVER = typer.Argument(
     metavar="SERVER",
     help="A name from the servers file, an http(s):// or ws(s):// URL, or a command line in quotes.",
@@ -114,7 +114,7 @@ ArgsJson = Annotated[
 _STRATEGIES: Final = get_args(RangeStrategyName)
 
 
-def _strategies(incomplete: str) -> list[str]:
+def _strategies_beginning_with(incomplete: str) -> list[str]:
     return [name for name in _STRATEGIES if name.startswith(incomplete)]
 
 
@@ -125,7 +125,7 @@ Strategy = Annotated[
         metavar="NAME",
         help=f"How ranges are requested: {', '.join(_STRATEGIES[:-1])} or {_STRATEGIES[-1]}."
         " [default: each that the server offers, until one works]",
-        autocompletion=_strategies,
+        autocompletion=_strategies_beginning_with,
     ),
 ]
 PageSize = Annotated[
@@ -170,10 +170,10 @@ def parse_size(text: str, *, option: str) -> int:
 
 def parse_pairs(pairs: Sequence[str] | None, *, option: str) -> dict[str, Any]:
     """Parse `key=value` pairs: a value is JSON if it parses, a string otherwise."""
-    return {name: _json_or_text(text) for name, text in _split(pairs, option=option).items()}
+    return {name: _json_or_text(text) for name, text in _split_pairs(pairs, option=option).items()}
 
 
-def _split(pairs: Sequence[str] | None, *, option: str) -> dict[str, str]:
+def _split_pairs(pairs: Sequence[str] | None, *, option: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
@@ -194,7 +194,8 @@ def _json_or_text(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class GivenArguments:
-    """The arguments of a tool as typed: the texts of `key=value` pairs, or the values of `--args`."""
+    """The arguments of a tool as the user typed them: the strings of `key=value` pairs, or the values of
+    `--args`."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -203,57 +204,61 @@ class GivenArguments:
         return bool(self.texts or self.values)
 
     def for_tool(self, tool: str, schema: object, *, force: bool = False, advice: str = "") -> dict[str, Any]:
-        """Return the arguments that fit the tool's input schema; a `schema` of None is not known.
+        """Return the arguments with the types of the tool's input schema; a `schema` of None is unknown.
 
-        A value is JSON where the schema allows that value or nothing else is known, else a string where it
-        allows strings: a string property takes `1` as "1". What fits nothing is left to the server.
-        Raises `UsageError` for a name that the schema does not list, unless it allows additional properties
-        or with `force`; `advice` is added to the message.
+        The text of a pair is JSON if the schema is unknown or allows that value. Otherwise it is a string if
+        the schema allows that: a string property takes `1` as "1". The server decides about a value that fits
+        neither.
+
+        Raises `UsageError` for a name that the schema does not list, unless the schema allows additional
+        properties or `force` is set; the message ends with `advice`.
         """
-        properties, is_open = _properties(schema)
+        properties, is_open = _listed_properties(schema)
         if not (is_open or force):
             for name in (*self.texts, *self.values):
                 if name not in properties:
-                    raise UsageError(_unlisted(tool, name, tuple(properties)) + advice)
-        typed = {name: _typed(text, properties.get(name, ())) for name, text in self.texts.items()}
+                    raise UsageError(_unlisted_argument(tool, name, tuple(properties)) + advice)
+        typed = {name: _typed_value(text, properties.get(name, ())) for name, text in self.texts.items()}
         return {**self.values, **typed}
 
 
-def _unlisted(tool: str, name: str, known: Sequence[str]) -> str:
+def _unlisted_argument(tool: str, name: str, known: Sequence[str]) -> str:
     by_case = {it.casefold(): it for it in reversed(known)}
     listed = f"it takes {', '.join(map(repr, known)) or 'no arguments'}"
     hint = did_you_mean(name.casefold(), by_case, listed, show=lambda it: repr(by_case[it]))
     return f"tool {tool!r} has no argument {name!r}; {hint}"
 
 
-def _properties(schema: object) -> tuple[dict[str, list[Shape]], bool]:
+def _listed_properties(schema: object) -> tuple[dict[str, list[Shape]], bool]:
     """Return the alternatives of each property that `schema` lists, and True if it allows others.
 
-    Without a list of properties any name is allowed, and so it is where the schema is too intricate to tell.
+    Any name is allowed without a list of properties, and if the schema is too intricate to tell.
     """
     from playhead.content.schema_shapes import MAX_ALTERNATIVES, NoValueError, Shapes
 
     if not isinstance(schema, Mapping):
         return {}, True
     shapes = Shapes(schema)
-    found: dict[str, list[Shape]] = {}
+    alternatives: dict[str, list[Shape]] = {}
     try:
         roots = shapes.of(schema)
         for root in roots:
-            listed = root.get("properties")
-            for name, inner in listed.items() if isinstance(listed, dict) else ():
-                found.setdefault(name, []).extend(shapes.of(inner))
+            properties = root.get("properties")
+            for name, inner in properties.items() if isinstance(properties, dict) else ():
+                alternatives.setdefault(name, []).extend(shapes.of(inner))
     except NoValueError:
         return {}, True
-    is_listed = any("properties" in root or root.get("additionalProperties") is False for root in roots)
-    is_partial = len(roots) >= MAX_ALTERNATIVES or bool(shapes.unresolved)
-    return found, not is_listed or is_partial or any(map(_allows_others, roots))
+    has_list = any("properties" in root or root.get("additionalProperties") is False for root in roots)
+    is_incomplete = len(roots) >= MAX_ALTERNATIVES or bool(shapes.unresolved)
+    return alternatives, not has_list or is_incomplete or any(map(_allows_others, roots))
 
 
 def _allows_others(root: Shape) -> bool:
-    others = (root.get("additionalProperties"), root.get("unevaluatedProperties"))
-    by_rule = ("patternProperties", "dependentSchemas")
-    return any(it is not None and it is not False for it in others) or any(root.get(key) for key in by_rule)
+    for key in ("additionalProperties", "unevaluatedProperties"):
+        value = root.get(key)
+        if value is not None and value is not False:
+            return True
+    return bool(root.get("patternProperties") or root.get("dependentSchemas"))
 
 
 _JSON_TYPES: Final[Mapping[type, str]] = {
@@ -267,8 +272,8 @@ _JSON_TYPES: Final[Mapping[type, str]] = {
 }
 
 
-def _typed(text: str, shapes: Sequence[Shape]) -> Any:
-    """Return the value of `text` for a property with these alternatives; none mean that any value is good."""
+def _typed_value(text: str, shapes: Sequence[Shape]) -> Any:
+    """Return the value of `text` for a property with these alternatives. Without any, every value fits."""
     value = _json_or_text(text)
     candidates = [value, text]
     if text.lower() in ("true", "false"):
@@ -305,7 +310,7 @@ def _has_type(value: object, shape: Shape) -> bool:
 def parse_arguments(pairs: Sequence[str] | None, whole: str | None) -> GivenArguments:
     """Parse a tool's arguments from `key=value` pairs or from `--args`, never both."""
     if whole is None:
-        return GivenArguments(texts=_split(pairs, option="arguments"))
+        return GivenArguments(texts=_split_pairs(pairs, option="arguments"))
     if pairs:
         raise UsageError("expected key=value arguments or --args, got both")
     try:
@@ -325,11 +330,11 @@ def unusable_value(error: typer.BadParameter) -> str:
         return error.message
     fault = error.__cause__.errors(include_url=False)[0]
     text, bounds = str(fault["input"]), fault.get("ctx", {})
-    # Typer's private attribute: without it, its own words are shown.
+    # A private attribute of typer's. Without it, the message is typer's own.
     choices = getattr(getattr(error.param, "type_descriptor", None), "choices", None)
     if choices:
         names = [str(choice) for choice in choices]
-        hint = did_you_mean(text.lower(), names, lead="; ", show=str, likeness=_LEAST_LIKENESS)
+        hint = did_you_mean(text.lower(), names, lead="; ", show=str, likeness=_MIN_LIKENESS)
         return f"expected {', '.join(names[:-1])} or {names[-1]}, got {text!r}{hint}"
     match fault["type"]:
         case "int_parsing" | "int_from_float":
@@ -346,7 +351,7 @@ def unusable_value(error: typer.BadParameter) -> str:
 
 
 def file_to_write(path: Path, *, option: str) -> Path:
-    """Check that `path` can be written as a file, before a server is asked for anything."""
+    """Check that `path` can be written as a file, before the first request to a server."""
     if path.is_dir():
         raise UsageError(f"{option}: expected a file, got the directory {path}; add a file name")
     is_device(path)  # raises for files that must not be replaced
@@ -356,7 +361,7 @@ def file_to_write(path: Path, *, option: str) -> Path:
 
 
 async def has_device() -> bool:
-    """Check that an audio device can be opened. Silent; it can take a second."""
+    """Return True if an audio device can be opened. It makes no sound, and can take a second."""
     from playhead.playback.formats import PcmFormat
     from playhead.playback.sinks.device import Device, opened
 

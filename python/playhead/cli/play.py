@@ -1,4 +1,4 @@
-"""`playhead play`: media of a server, or what URLs, files, directories and playlists have."""
+"""`playhead play`: plays the media of a server, or of URLs, files, directories and playlists."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def play(
             return await play_all(media, terminal, report, options)
 
     async def from_server(words: Sequence[str], terminal: Terminal, report: Report, got: str = "") -> int:
-        """`got`: what a plain GET for the URL of the server gave, if it was sent."""
+        """Play from a server. `got` describes the answer to an earlier plain GET of its URL, if any."""
         server, *rest = words
         what, pairs = (rest[0], rest[1:]) if rest else (None, None)
         tool_arguments = p.parse_arguments(pairs, flags.arguments)

@@ -28,16 +28,17 @@ HELP: Final = "space pause · ←→ 5 s · ↑↓ volume · n next · p previou
 
 
 class PlayerKeys:
-    """Carries out the keys on `player`. While a seek is under way, further seeks are joined into one."""
+    """Carries out the keys on `player`. It joins the seeks that are requested during another seek into
+    one."""
 
     def __init__(self, player: Player, terminal: Terminal) -> None:
         self._player = player
         self._terminal = terminal
-        self._wanted_seconds: float | None = None
+        self._next_seconds: float | None = None
         """The position to seek next; infinite for the newest part of a live item."""
-        self._sought_seconds: float | None = None
-        """The target of the seek under way; the player reports it only once the seek has begun."""
-        self._seek_wanted = trio.Event()
+        self._current_seconds: float | None = None
+        """The target of the current seek. The player does not report it until the seek has begun."""
+        self._seek_requested = trio.Event()
         self.is_untouched = True
         """True while no key has moved or ended the audio."""
 
@@ -45,7 +46,7 @@ class PlayerKeys:
         player = self._player
         if key in (Key.NEXT, Key.PREVIOUS, Key.QUIT):
             self.is_untouched = False
-            self._wanted_seconds = self._sought_seconds = None
+            self._next_seconds = self._current_seconds = None
         match key:
             case Key.PAUSE:
                 if "user" in player.snapshot().holds:
@@ -53,13 +54,13 @@ class PlayerKeys:
                 else:
                     player.pause()
             case Key.BACK | Key.FORWARD:
-                self._want(SEEK_SECONDS if key is Key.FORWARD else -SEEK_SECONDS)
+                self._request_seek(SEEK_SECONDS if key is Key.FORWARD else -SEEK_SECONDS)
             case Key.LOUDER | Key.QUIETER:
                 step = VOLUME_STEP if key is Key.LOUDER else -VOLUME_STEP
                 player.set_volume(min(100, max(0, player.snapshot().volume + step)))
             case Key.LIVE:
-                self._wanted_seconds = math.inf
-                self._seek_wanted.set()
+                self._next_seconds = math.inf
+                self._seek_requested.set()
             case Key.NEXT:
                 await player.next()
             case Key.PREVIOUS:
@@ -69,36 +70,36 @@ class PlayerKeys:
             case _:
                 assert_never(key)
 
-    def _want(self, by_seconds: float) -> None:
-        """Add to the position to seek, within the item. Counts from the target of an earlier seek that is not
-        done, if any, so that each key has its full effect."""
+    def _request_seek(self, by_seconds: float) -> None:
+        """Request a seek by `by_seconds`, within the item. It counts from the target of an unfinished seek,
+        if any, so that each key has its full effect."""
         now = self._player.snapshot()
-        leads = (self._wanted_seconds, self._sought_seconds, now.position_seconds)
-        begin = next(seconds for seconds in leads if seconds is not None)
+        positions = (self._next_seconds, self._current_seconds, now.position_seconds)
+        begin = next(seconds for seconds in positions if seconds is not None)
         end = math.inf if now.duration_seconds is None else now.duration_seconds
-        self._wanted_seconds = min(end, max(0.0, begin + by_seconds))
-        self._seek_wanted.set()
+        self._next_seconds = min(end, max(0.0, begin + by_seconds))
+        self._seek_requested.set()
 
     async def seek(self) -> None:
         """Carry out the seeks, one at a time, until cancelled."""
         message = ""
         while True:
-            await self._seek_wanted.wait()
-            self._seek_wanted = trio.Event()
-            seconds, self._wanted_seconds = self._wanted_seconds, None
+            await self._seek_requested.wait()
+            self._seek_requested = trio.Event()
+            seconds, self._next_seconds = self._next_seconds, None
             if seconds is None:
                 continue
-            self._sought_seconds = seconds
+            self._current_seconds = seconds
             try:
                 await (self._player.go_live() if seconds == math.inf else self._player.seek(seconds))
             except PlayheadError as error:
-                if str(error) != message:  # held down, a key repeats thirty times per second
+                if str(error) != message:  # a key that is held down repeats thirty times per second
                     message = str(error)
                     self._terminal.say(message, style="yellow")
             else:
                 self.is_untouched = False
             finally:
-                self._sought_seconds = None
+                self._current_seconds = None
 
 
 # --- the terminal ------------------------------------------------------------------------------------
@@ -106,10 +107,10 @@ class PlayerKeys:
 
 @asynccontextmanager
 async def player_keys(player: Player, terminal: Terminal) -> AsyncIterator[PlayerKeys]:
-    """Let keys control `player` while the body runs, if stdin and stderr are a terminal and this process is
+    """Let keys control `player` in the `with` block, if stdin and stderr are a terminal and this process is
     in its foreground.
 
-    However the body ends, the terminal is then as it was before, and keys that were not read are discarded.
+    At the end of the block it restores the terminal, and discards keys that were not read.
     """
     keys = PlayerKeys(player, terminal)
     with opened_key_terminal(terminal) as keyboard:

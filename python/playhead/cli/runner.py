@@ -3,8 +3,8 @@
 0 done · 1 the tool, stream or check failed · 2 usage · 3 could not connect · 130 interrupted (SIGTERM: 143,
 closed terminal: 129).
 
-The first Ctrl-C cancels: requests are cancelled on the wire, servers are stopped, no partial file is left. A
-second one exits immediately. `--deadline` cancels in the same way.
+The first Ctrl-C cancels the command, which then cancels its requests at the servers, stops the servers, and
+leaves no partial file. The second one exits immediately. `--deadline` cancels in the same way.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _STREAM_LIMITS = frozenset({"stream_bytes", "max_bytes"})
 def message_of(error: Exception, *, options: Collection[str] | None = None) -> str:
     """Return the message of `error`, and advice if one of `options` helps.
 
-    `options` are by default those of this command. The library's own advice (`PlayheadError.advice`) is left
-    out, because it names settings of the Python API instead of options.
+    `options` are by default those of this command. The library's own advice (`PlayheadError.advice`) does not
+    appear, because it names settings of the Python API instead of options.
     """
     options = INVOKED.get().options if options is None else options
     message = error.message if isinstance(error, PlayheadError) else str(error)
@@ -52,6 +52,7 @@ def message_of(error: Exception, *, options: Collection[str] | None = None) -> s
 
 
 def _advice(error: Exception) -> Iterator[tuple[str, str]]:
+    """Yield each option that may help against `error`, with the advice about it."""
     match error:
         case StreamBrokenError():
             yield "--patience", "--patience SECONDS waits longer"
@@ -77,7 +78,7 @@ EXIT_USAGE: Final = 2
 EXIT_NO_CONNECTION: Final = 3
 
 _DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""The path is valid, but the disk is full or failing. Any other OS error is a usage error."""
+"""The errors of a disk that is full or failing. Any other OS error is a usage error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +87,15 @@ class Invocation:
 
     name: str = "playhead"
     options: frozenset[str] = frozenset()
-    """The options that the command has, as typed: `--json`."""
+    """The options of the command, such as `--json`."""
 
 
 INVOKED: Final[ContextVar[Invocation]] = ContextVar("playhead_invocation", default=Invocation())  # noqa: B039 - frozen
 
 Report = dict[str, object]
 Command = Callable[[Terminal, Report], Awaitable[int]]
-"""Does the work and returns an exit code. It fills the report as it goes, so that the report of a failed
-command shows how far it got. The runner adds `error`, and prints the report with `--json`."""
+"""A command does its work and returns an exit code. It fills the report as it goes, so that the report of a
+failed command shows how far it got. The runner adds `error`, and prints the report with `--json`."""
 
 
 def run_command(command: Command, *, json_output: bool, deadline: float | None = None) -> NoReturn:
@@ -145,7 +146,7 @@ async def _supervise(command: Command, terminal: Terminal, report: Report, secon
         report["error"] = "interrupted"
         terminal.say("interrupted")
         return 128 + interrupted
-    if scope.cancelled_caught:  # errors during the cancellation are its consequence
+    if scope.cancelled_caught:  # any `failure` is a consequence of the cancellation
         late = DeadlineError(
             f"expected `{INVOKED.get().name}` to finish within {seconds:g} s (--deadline); stopped it; allow"
             " more time if it needs it"
@@ -165,7 +166,7 @@ def _ending_signals() -> list[signal.Signals]:
 
 
 def give_up_stdout() -> int:
-    """Give up stdout, as its reader is gone (`... | head`) or its disk is full. Return the exit code."""
+    """Give up stdout, because its reader is gone (`... | head`) or its disk is full. Return the exit code."""
     give_up(sys.stdout)
     return EXIT_FAILED
 
@@ -181,13 +182,13 @@ def fail(
     if isinstance(error, PlayheadError):
         message = message_of(error, options=options)
     else:
-        # Remaining OS errors concern files given by the user: everything a peer does is a PlayheadError.
+        # An OS error is about one of the user's files, because a failure of a peer is a PlayheadError.
         message = f"{error.filename or 'a file'}: {error.strerror or error}"
         if error.errno == errno.ENOSPC:
             message += "; free some space, or write elsewhere"
         if error.filename == "stdout":
             give_up_stdout()
-    report["error"] = {"type": type(error).__name__, "message": message} | _place(error)
+    report["error"] = {"type": type(error).__name__, "message": message} | _error_fields(error)
     terminal.fail(message)
     match error:
         case OSError() if error.errno not in _DISK_ERRORS:
@@ -209,6 +210,6 @@ def first_leaf(group: BaseExceptionGroup[Ours]) -> Ours:
     return first_leaf(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-def _place(error: PlayheadError | OSError) -> dict[str, object]:
+def _error_fields(error: PlayheadError | OSError) -> dict[str, object]:
     names = ("offset", "tries", "kind", "index", "code", "status", "limit", "allowed", "got")
     return {name: getattr(error, name) for name in names if hasattr(error, name)}

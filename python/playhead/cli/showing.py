@@ -1,7 +1,7 @@
 """Show a tool's result on the terminal: one renderer per disposition, in the order of the blocks.
 
-Results go to stdout, remarks to stderr. The caller prints the tool's error, if any, at the end. Images are
-saved under names of our own.
+Results go to stdout, remarks to stderr. The caller prints the tool's error, if any, at the end. No part of an
+image's file name is from the result.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ class Showing:
     """Each image: its type, size, and the path or the reason for not saving it."""
     _structured: object = None
     """The structured content, until it is shown."""
-    _replaced: bool = False
+    _hides_text: bool = False
     """True if a handler's message replaces the text blocks."""
 
     async def show(self, result: CallResult, *, turn: TurnDecision, message: str | None = None) -> None:
         """Show all blocks, then the structured content unless a block repeats it, then the remarks.
 
-        `turn` is the decision after the tool's configuration; `message` is the handler's replacement for the
-        text blocks.
+        `turn` is the decision with the tool's configuration applied. `message` is from the handler, and
+        replaces the text blocks.
         """
         images = iter(result.images)
         structured = result.plan.structured if message is None else ABSENT
         self._structured = None if structured is ABSENT else structured
-        self._replaced = message is not None
+        self._hides_text = message is not None
         if message is not None:
             self.terminal.show_markdown(message)
         for disposition in result.plan.dispositions:
@@ -110,11 +110,12 @@ class Showing:
             self._remark(f"  block {disposition.index}: {disposition.reason}")
 
     def _show_text(self, text: SendText) -> None:
-        if text.is_error or text.index < 0 or self._replaced:
-            return  # an error is shown at the end; the others are shown as structured content, or replaced
+        if text.is_error or text.index < 0 or self._hides_text:
+            # The caller shows an error at the end, and `show` structured content or a handler's message.
+            return
         if text.uri is not None:
             self.terminal.show(f"text of <{escape_line(text.uri)}>:")
-        if _is_json(text.text, self._structured):  # repeated in a text block, as specified
+        if _equals_json(text.text, self._structured):  # the specification recommends this repetition
             self._show_json(self._structured)
             self._structured = None
             return
@@ -178,7 +179,7 @@ class Showing:
         self.terminal.say(text, style=style)
 
 
-def _is_json(text: str, value: object) -> bool:
+def _equals_json(text: str, value: object) -> bool:
     if value is None or not text.lstrip().startswith(("{", "[")):
         return False
     try:
@@ -191,18 +192,17 @@ def _is_json(text: str, value: object) -> bool:
 
 SAVED_IMAGES: Final = 100
 """Limits the images of one result that are saved, so that a server cannot fill the directory."""
-_SAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARS: Final = 64
 
 
 def save_image(data: bytes, folder: Path, *, tool: str, number: int, suffix: str) -> Path:
     """Write `data` as `TOOL-NUMBER.SUFFIX`, or under the first free `TOOL-NUMBER-2.SUFFIX`. Blocks.
 
-    The name consists of the tool's name as the user typed it, a count, and a suffix from a table. No part of
-    it comes from the result. An existing file is never replaced, and no link is followed. Raises `OSError`,
-    and then leaves no file.
+    The name consists of the tool's name as the user typed it, a count, and a suffix from a table. It never
+    replaces an existing file, and follows no link. Raises `OSError`, and then leaves no file.
     """
-    stem = f"{_SAFE.sub('-', tool).strip('-')[:_NAME_CHARS] or 'image'}-{number}"
+    stem = f"{_UNSAFE_CHARS.sub('-', tool).strip('-')[:_NAME_CHARS] or 'image'}-{number}"
     for again in count(1):
         path = folder / (f"{stem}.{suffix}" if again == 1 else f"{stem}-{again}.{suffix}")
         try:
@@ -228,7 +228,7 @@ def result_report(tool: str, result: CallResult) -> dict[str, object]:
     return {
         "tool": tool,
         "result": result.raw,
-        "plan": [_planned(item) for item in result.plan.dispositions],
+        "plan": [_disposition_report(item) for item in result.plan.dispositions],
         "turn": turn_report(result.turn),
         "text_for_model": result.text_for_model,
         "media": [
@@ -275,42 +275,46 @@ def turn_report(turn: TurnDecision) -> dict[str, object]:
     return {"decision": turn.decision, "reason": turn.reason}
 
 
-_REPORTED: Final[Mapping[type[object], tuple[str, ...]]] = {
+_REPORTED_FIELDS: Final[Mapping[type[object], tuple[str, ...]]] = {
     SendText: ("to_user", "is_error"),
     PlayAudio: ("source", "title", "mime_type"),
     KeepReference: ("title", "mime_type", "uri"),
     ShowImage: ("mime_type", "size_bytes"),
     ReportUnknown: (),
 }
-"""The fields of each disposition that `--json` has."""
+"""The fields of each disposition that `--json` reports."""
 
 
-def _planned(item: Disposition | Part) -> dict[str, object]:
+def _disposition_report(item: Disposition | Part) -> dict[str, object]:
     about: dict[str, object] = {"index": item.index, "does": type(item).__name__, "reason": item.reason}
     if isinstance(item, Respond):
-        return about | {"type": item.response.type, "parts": [_planned(part) for part in item.parts]}
-    return about | {name: getattr(item, name) for name in _REPORTED[type(item)]}
+        return about | {
+            "type": item.response.type,
+            "parts": [_disposition_report(part) for part in item.parts],
+        }
+    return about | {name: getattr(item, name) for name in _REPORTED_FIELDS[type(item)]}
 
 
 async def saved_report(
     processed: ProcessedResult, terminal: Terminal, *, played: bool
 ) -> list[dict[str, object]]:
-    """Report what was saved, on the terminal and for `--json`, including streams that were `played`."""
-    found: list[dict[str, object]] = [_about(output, terminal) for output in processed.saved]
+    """Report the saved outputs on the terminal and for `--json`, with the streams if they were `played`."""
+    outputs: list[dict[str, object]] = [_saved_output(output, terminal) for output in processed.saved]
     for media in processed.media if played else ():
         if not isinstance(media, TeeMedia):
             continue
-        with trio.CancelScope(shield=True):  # after an interrupt the outcome is available at once
+        with trio.CancelScope(shield=True):  # even after an interrupt this returns at once
             outcome = await media.saved()
         match outcome:
             case Saved(output=output):
-                found.append(_about(output, terminal))
+                outputs.append(_saved_output(output, terminal))
             case NotSaved(reason=reason):
                 terminal.say(f"{media.title}: {reason}", style="yellow")
-                found.append({"path": None, "title": media.title, "reason": reason})
-    return found
+                outputs.append({"path": None, "title": media.title, "reason": reason})
+    return outputs
 
 
-def _about(output: SavedOutput, terminal: Terminal) -> dict[str, object]:
+def _saved_output(output: SavedOutput, terminal: Terminal) -> dict[str, object]:
+    """Print the path of a saved output, and return the report on it."""
     terminal.say(f"saved as {output.path}", whole=True)
     return {"path": str(output.path), "mime_type": output.mime, "sha256": output.sha256}

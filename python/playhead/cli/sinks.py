@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 SINKS: Final = ("device", "null", "wave:FILE", "pcm:FILE", "frames:FILE", "frames+opus:FILE")
-"""The forms of `--sink`; `make_sink` imports what makes them, which takes longer than the start of most
-commands, whose help and checks need the names only."""
+"""The forms of `--sink`. Help and checks need only these names. `make_sink` imports the sinks, which takes
+longer than the start of most commands."""
 _FORMS: Final = f"{', '.join(SINKS[:-1])} or {SINKS[-1]}"
 _RESULT: Final = "the result of this command"
 
@@ -59,8 +59,8 @@ def make_sink(
 def check_sink(text: str | None, *, stdout_has: str = _RESULT) -> tuple[str, Path]:
     """Return the form of `--sink` in `SINKS`, and its file, if any, without importing the sink.
 
-    `stdout_has` is what the command prints to stdout, empty if nothing. Raises `UsageError` for an unknown
-    name, a file that cannot be written, or `pcm:-` if stdout is not free or a terminal.
+    `stdout_has` describes what the command prints to stdout; it is empty for nothing. Raises `UsageError` for
+    an unknown form, a file that cannot be written, or `pcm:-` if stdout is not free or a terminal.
     """
     name, colon, path = (text or "device").partition(":")
     form = f"{name}:FILE" if colon else name

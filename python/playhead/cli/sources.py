@@ -1,13 +1,12 @@
-"""Sources: the media that the words of `playhead play` name without a server.
+"""Sources: the media of `playhead play` without a server.
 
     URL ──────── one GET ──▶ audio, a playlist, or neither
     FILE ──────────────────▶ audio, or a playlist by its suffix
     DIR ───────────────────▶ its audio files
     - ── the first bytes ──▶ audio, or a playlist
 
-A URL that the user typed is read at any address. Those in a playlist were written by others: they are read
-from global addresses and the origins of the typed URLs only. Local files are played from local playlists
-only.
+A URL that the user typed may lead to any address. A URL in a playlist is third-party text: it may lead only
+to global addresses and to the origins of the typed URLs. Only a local playlist may name local files.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 ASKED_AT_ONCE: Final = 2
 Opened = Sequence[Playable] | Playlist
-"""The media that an address leads to, or the playlist."""
+"""The media at an address, or the playlist at it."""
 
 
 def are_media(words: Sequence[str], server_names: frozenset[str]) -> bool:
-    """Tell if `words` name media: a URL, an existing path or `-` each. Otherwise the first names a server.
+    """Return True if each of `words` is a URL, an existing path or `-`. Otherwise the first names a server.
 
     Raises `UsageError` for a name that is a path and a server's, and for words that can be neither.
     """
@@ -82,7 +82,7 @@ def _looks_like_file(word: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Failed:
+class _FailedMedia:
     """A playable that fails with `error` when its turn comes."""
 
     title: str
@@ -99,7 +99,7 @@ class _Failed:
 
 @dataclass
 class Sources:
-    """Finds the media of `words` and of their playlists, which can be opened until `aclose`."""
+    """Finds the media of `words` and of their playlists. The media can be opened until `aclose`."""
 
     words: Sequence[str]
     terminal: Terminal
@@ -109,7 +109,7 @@ class Sources:
 
     @cached_property
     def web(self) -> Web:
-        """The web, with the origins that the user typed or allowed at any address. Raises
+        """The web client. It allows the origins that the user typed or allowed at any address. Raises
         `BlockedAddressError` for an invalid URL among the words."""
         from playhead.client.web import Web, origin_of
         from playhead.net_guard import parse_origins
@@ -123,7 +123,8 @@ class Sources:
             await self.web.aclose()
 
     async def find(self) -> list[Playable]:
-        """Return the media of all words, in order. The error of one of several is raised in its turn.
+        """Return the media of all words, in order. Among several words, one that fails becomes a playable
+        that raises its error when its turn comes.
 
         Raises `UsageError` for a file that cannot be read, a directory without audio, and a stdin that is a
         terminal or named twice.
@@ -135,60 +136,60 @@ class Sources:
 
         async def find_at(place: int, word: str) -> None:
             try:
-                media[place] = await self._media_of(await self._opened(word))
+                media[place] = await self._media_of(await self._open_word(word))
             except PlayheadError as error:
                 if len(words) == 1 or isinstance(error, UsageError):
                     raise
-                media[place] = [_Failed(title=title_of(word), uri=word, error=error)]
+                media[place] = [_FailedMedia(title=title_of(word), uri=word, error=error)]
 
         with unwrap_exception_group():
             async with trio.open_nursery() as nursery:
                 for place, word in enumerate(words):
                     nursery.start_soon(find_at, place, word)
-        return [each for of_word in media for each in of_word]
+        return [*chain.from_iterable(media)]
 
     async def of_answer(self, answer: WebAnswer) -> Sequence[Playable]:
-        """Return the media behind a URL by its first answer. Raises `UnsupportedFormatError` if it is neither
-        audio nor a playlist."""
-        return await self._media_of(await self._answered(answer))
+        """Return the media behind a URL whose first answer is `answer`. Raises `UnsupportedFormatError` if
+        that is neither audio nor a playlist."""
+        return await self._media_of(await self._open_answer(answer))
 
     async def _media_of(self, opened: Opened) -> Sequence[Playable]:
         if not isinstance(opened, Playlist):
             return opened
-        return await playlist_items(opened, self._entry, _failed_entry, limits=self.limits)
+        return await playlist_items(opened, self._open_entry, _failed_entry, limits=self.limits)
 
-    async def _opened(self, word: str) -> Opened:
+    async def _open_word(self, word: str) -> Opened:
         from playhead.playback import FileMedia
         from playhead.playback.files import audio_files
 
         if word == STDIN:
-            return await self._stdin()
+            return await self._open_stdin()
         if WEB_URL.match(word):
-            return [self.web.media(word)] if is_audio(None, word) else await self._asked(word)
+            return [self.web.media(word)] if is_audio(None, word) else await self._ask(word)
         if not await trio.Path(word).is_dir():
-            return await _file(word, self.limits)
+            return await _open_file(word, self.limits)
         if files := await trio.to_thread.run_sync(audio_files, Path(word)):
             return [FileMedia(file) for file in files]
         raise UsageError(f"{word}: expected a directory with audio files, got none")
 
-    async def _entry(self, entry: PlaylistEntry) -> Opened:
+    async def _open_entry(self, entry: PlaylistEntry) -> Opened:
         address, title = entry.address, entry.title
         if entry.is_hls and WEB_URL.match(address):
             return [self.web.media(address)]
         if not WEB_URL.match(address):
-            return await _file(local_path(address), self.limits, title=title)
+            return await _open_file(local_path(address), self.limits, title=title)
         if is_playlist(None, address):
-            return await self._asked(address, title=title)
+            return await self._ask(address, title=title)
         return [self.web.media(address, title=title)]
 
-    async def _asked(self, url: str, *, title: str = "") -> Opened:
+    async def _ask(self, url: str, *, title: str = "") -> Opened:
         async with self._asking:
             answer = await self.web.ask(url)
         if title:
             answer = replace(answer, media=replace(answer.media, title=title))
-        return await self._answered(answer)
+        return await self._open_answer(answer)
 
-    async def _answered(self, answer: WebAnswer) -> Opened:
+    async def _open_answer(self, answer: WebAnswer) -> Opened:
         from playhead.client.web import WebKind
 
         match answer.kind:
@@ -202,7 +203,7 @@ class Sources:
             " audio itself"
         )
 
-    async def _stdin(self) -> Opened:
+    async def _open_stdin(self) -> Opened:
         from playhead.playback import FileMedia
         from playhead.playback.files import PipeMedia
 
@@ -210,11 +211,13 @@ class Sources:
         if os.isatty(fd):
             raise UsageError("-: expected audio or a playlist on stdin, got a terminal; pipe it")
         with self.terminal.doing("waiting for stdin"):
-            head = await _read_soon(fd, SNIFF_BYTES)
+            head = await _read_in_thread(fd, SNIFF_BYTES)
             if not head:
                 raise UsageError("-: expected audio or a playlist on stdin, got no data")
             if sniff(head) is AudioFormat.TEXT:
-                while len(head) <= self.limits.playlist_bytes and (more := await _read_soon(fd, 1 << 16)):
+                while len(head) <= self.limits.playlist_bytes and (
+                    more := await _read_in_thread(fd, 1 << 16)
+                ):
                     head += more
                 return Playlist(head, str(Path.cwd() / "stdin"), is_local=True)
         if stat.S_ISREG(os.fstat(fd).st_mode):
@@ -222,7 +225,7 @@ class Sources:
         return [PipeMedia(fd, title="stdin", head=head)]
 
 
-async def _file(path: str, limits: Limits, *, title: str = "") -> Opened:
+async def _open_file(path: str, limits: Limits, *, title: str = "") -> Opened:
     from playhead.playback import FileMedia
 
     if not is_playlist(None, path):
@@ -239,8 +242,8 @@ async def _file(path: str, limits: Limits, *, title: str = "") -> Opened:
 
 
 def _failed_entry(entry: PlaylistEntry, error: PlayheadError) -> list[Playable]:
-    return [_Failed(title=entry.title or title_of(entry.address), uri=entry.address, error=error)]
+    return [_FailedMedia(title=entry.title or title_of(entry.address), uri=entry.address, error=error)]
 
 
-async def _read_soon(fd: int, n_bytes: int) -> bytes:
+async def _read_in_thread(fd: int, n_bytes: int) -> bytes:
     return await trio.to_thread.run_sync(os.read, fd, n_bytes, abandon_on_cancel=True)

@@ -43,7 +43,7 @@ PLAYBACK = ("playhead.playback",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFlags:
-    """The arguments and options that `play` and `read` share, declared once."""
+    """The arguments and options that `play` and `read` share."""
 
     arguments: p.ArgsJson = None
     config: p.ConfigFile = None
@@ -75,7 +75,8 @@ class StreamFlags:
         )
 
     def stream_options(self) -> Mapping[str, Any]:
-        """Return the given fields of `StreamOptions`. Raises `UsageError` naming a wrong option."""
+        """Return the fields of `StreamOptions` that the user set. Raises `UsageError`, which names an invalid
+        option."""
         return stream_options(**{name: getattr(self, name) for name in signature(stream_options).parameters})
 
 
@@ -83,7 +84,7 @@ _Own = ParamSpec("_Own")
 
 
 def with_stream_flags(command: Callable[Concatenate[StreamFlags, _Own], None]) -> Callable[..., None]:
-    """Give typer a signature in which the first parameter of `command` is one option per field."""
+    """Replace the first parameter of `command`, for typer, by one option per field of `StreamFlags`."""
     shared = fields(StreamFlags)
     hints = get_type_hints(StreamFlags, include_extras=True)
     _flags, *own = signature(command, eval_str=True).parameters.values()
@@ -161,7 +162,7 @@ async def _save(stream: RangeStream, output: Path | None) -> str:
         return digest.hexdigest()
     async for chunk in stream:
         digest.update(chunk)
-        # Abandoned on Ctrl-C: the other end of the pipe may never read again.
+        # Ctrl-C abandons the write, because the other end of the pipe may never read again.
         with naming_stdout():
             await trio.to_thread.run_sync(sys.stdout.buffer.write, chunk, abandon_on_cancel=True)
     with naming_stdout():
@@ -228,8 +229,8 @@ def demo(
 async def _compare_with_local_decode(
     media: ResourceMedia | BytesMedia, speaker: Sink, report: Report, options: StreamOptions
 ) -> bool | None:
-    """Compare the played audio with a decode of the linked file, saved whole and checked against its digest;
-    None if the sink computes no hash."""
+    """Save the linked file, checked against its digest, and decode it. Return True if its audio equals the
+    played audio, and None if the sink computes no hash."""
     from playhead.playback import FileMedia, NullSink, Player
 
     if not isinstance(speaker, NullSink) or speaker.report is None:

@@ -1,4 +1,4 @@
-"""Resolve command-line arguments to servers, and to media to read or play."""
+"""The servers, tools and media that the arguments of a command name."""
 
 from __future__ import annotations
 
@@ -46,15 +46,16 @@ async def find_server(
     allow_origins: Sequence[str] | None = None,
     allow_paths: Sequence[str] | None = None,
 ) -> ServerConfig:
-    """Call `resolve_target`, asking for consent to `./mcp.json` if needed; see `with_permissions`."""
+    """Find the server that an argument names (`resolve_target`), and add permissions (`with_permissions`). It
+    asks for consent to `./mcp.json` if needed."""
     from playhead.config.servers import resolve_target
 
     def load(trust: Trust) -> ServerConfig:
         return resolve_target(server, config, trust=trust)
 
-    found = await with_consent(terminal, load, trusted=trusted)
-    terminal.hide(found.secrets)
-    return with_permissions(found, allow_origins, allow_paths)
+    target = await with_consent(terminal, load, trusted=trusted)
+    terminal.hide(target.secrets)
+    return with_permissions(target, allow_origins, allow_paths)
 
 
 def with_permissions(
@@ -85,12 +86,13 @@ async def connected(
     modules: Sequence[str] = (),
     cache: str | None = None,
 ) -> AsyncIterator[Session]:
-    """Call `playhead.connect`. `--timeout` also bounds the handshake, which a server can stall.
+    """Connect to a server for a `with` block. `--timeout` also bounds the handshake, which a server can
+    stall.
 
-    `cache` (`--cache`, by default the server's own) is opened here, so that warnings about it are shown.
+    It opens `cache` (`--cache`, by default the server's own), so that the terminal shows warnings about it.
 
-    A server that is a command starts first. While it starts, the client and the `modules` that need the
-    session are imported, which takes about as long.
+    A server that is a command starts first. While it starts, this imports the client and the `modules` that
+    need the session, which takes about as long.
     """
     from playhead.client.transports.server_process import started_early
 
@@ -132,8 +134,8 @@ def limits_for(timeout: float | None) -> Limits:
 
 
 def url_shower(terminal: Terminal) -> ShowUrl:
-    """Return a function that opens the authorization page in a browser, and prints its URL in case none
-    opens."""
+    """Return a function that opens the authorization page in a browser, and prints its URL in case that
+    fails."""
 
     async def show_url(url: str) -> None:
         import webbrowser
@@ -159,7 +161,8 @@ def stream_options(
     max_bytes: str | None = None,
     live: bool = False,
 ) -> Mapping[str, Any]:
-    """Return the given fields of `StreamOptions`. Raises `UsageError` that names an invalid option."""
+    """Return the fields of `StreamOptions` that the options set. Raises `UsageError`, which names an invalid
+    option."""
     from playhead.stream.options import StreamOptions
 
     def sized(option: str, text: str | None) -> tuple[str, int | None]:
@@ -195,7 +198,7 @@ def options_for(
     profile: Literal["play", "save"],
     on_event: Callable[[StreamEvent], None],
 ) -> StreamOptions:
-    """Build stream options: those `given` override the server's settings in the servers file."""
+    """Build stream options: the fields in `given` override the server's settings in the servers file."""
     return replace(session.default_options(), profile=profile, on_event=on_event, **given)
 
 
@@ -207,17 +210,17 @@ def is_uri(what: str) -> bool:
 async def arguments_for(
     session: Session, tool: str, given: GivenArguments, *, force: bool = False, advice: str = ""
 ) -> dict[str, Any]:
-    """Return the arguments by the tool's input schema; the server lists its tools only if there are any.
+    """Return the arguments with the types of the tool's input schema. This lists the tools if there are
+    arguments.
 
-    If the server does not list `tool`, it validates the arguments itself. Raises as
-    `GivenArguments.for_tool`.
+    If the server does not list `tool`, the schema is unknown. Raises as `GivenArguments.for_tool`.
     """
-    tools = await _listed(session) if given else {}
+    tools = await _tools_by_name(session) if given else {}
     schema = tools.get(tool, {}).get("inputSchema")
     return given.for_tool(tool, schema, force=force, advice=advice)
 
 
-async def _listed(session: Session) -> dict[str, dict[str, Any]]:
+async def _tools_by_name(session: Session) -> dict[str, dict[str, Any]]:
     """Return the tools by name; none if the server cannot list them."""
     try:
         return {tool["name"]: tool for tool in await session.list_tool_fields()}
@@ -235,9 +238,9 @@ async def call_tool(
     policy: Policy | None = None,
     on_media: OnMedia | None = None,
 ) -> CallResult:
-    """Call `Session.call_tool`, with its progress at the terminal.
+    """Call a tool, and show its progress at the terminal.
 
-    The error about a tool that is not listed gets the names of near ones.
+    If the server does not list the tool, the error suggests similar names.
     """
     view = CallView(tool=tool)
 
@@ -255,21 +258,21 @@ async def call_tool(
                 on_media=on_media,
             )
     except ServerError as error:
-        if hint := await _unlisted(session, tool):
+        if hint := await _hint_if_unlisted(session, tool):
             message = f"{error}; {hint}"
             raise ServerError(
                 message, code=error.code, data=error.data, server_message=error.server_message
             ) from error
         raise
     # Some frameworks refuse an unknown tool with a result in place of an error.
-    if result.is_error and "tool" in result.text.lower() and (hint := await _unlisted(session, tool)):
+    if result.is_error and "tool" in result.text.lower() and (hint := await _hint_if_unlisted(session, tool)):
         raise ToolFailedError(f"tool {escape_line(tool)} failed: {result.text}; {hint}")
     return result
 
 
-async def _unlisted(session: Session, tool: str) -> str:
-    """Return a hint if the server lists tools, and not this one."""
-    tools = await _listed(session)
+async def _hint_if_unlisted(session: Session, tool: str) -> str:
+    """Return a hint if the server lists tools but not this one; otherwise an empty string."""
+    tools = await _tools_by_name(session)
     if not tools or tool in tools:
         return ""
     return did_you_mean(tool, tools, "`playhead tools` lists the tools", most=3)
@@ -285,11 +288,13 @@ async def find_media(
     playable: bool,
     timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
 ) -> Sequence[ResourceMedia | BytesMedia]:
-    """Find the WHAT of `playhead play` and `playhead read`: a URI, the links and blobs of a tool's result, or
-    the chunks of a queue tool. Only empty if `on_media` (see `Session.call_tool`) got everything.
+    """Return the media of `what`, the WHAT of `playhead play` and `playhead read`; at least one, unless
+    `on_media` got everything.
 
-    Raises `ToolFailedError` if the tool returned isError, `ProtocolError` if its result contains nothing to
-    read, and `UsageError` as `arguments_for`, or for arguments of a URI.
+    These are the resource at a URI, the links and blobs of a tool's result, or the chunks of a queue tool.
+    `on_media` is as in `Session.call_tool`. Raises `ToolFailedError` if the tool returned isError,
+    `ProtocolError` if its result contains nothing to read, and `UsageError` as `arguments_for`, or for
+    arguments of a URI.
     """
     from playhead.stream.strategies import is_queue_schema
 
@@ -297,10 +302,12 @@ async def find_media(
         if given:
             raise UsageError(f"{what!r} is a URI, which takes no arguments; --arg passes one with each read")
         return [session.media(what)]
-    listed = (await _listed(session)).get(what, {})
+    listed = (await _tools_by_name(session)).get(what, {})
     arguments = given.for_tool(what, listed.get("inputSchema"))
     if what == session.default_options().poll_tool or is_queue_schema(listed.get("outputSchema")):
-        return [session.queue(what, arguments)]  # a call here would lose its first chunks
+        return [
+            session.queue(what, arguments)
+        ]  # its result would have the first chunks, so don't call it here
     result = await call_tool(session, what, arguments, terminal, timeout=timeout, on_media=on_media)
     raise_tool_error(what, result)
     # Without audio, play the first other resource: the user asked for it.
@@ -312,7 +319,7 @@ async def find_media(
             raise UsageError(
                 f"expected {wanted} that is allowed in the answer of tool {what!r}, got:{refused}"
             )
-        got = ", ".join(sorted({_kind(block) for block in result.blocks})) or "nothing"
+        got = ", ".join(sorted({_type_of_block(block) for block in result.blocks})) or "nothing"
         raise ProtocolError(
             f"expected {wanted} in the answer of tool {what!r}, got {got}; `playhead call --candidates` shows"
             " the answer, and what was tried of it"
@@ -335,7 +342,7 @@ def remedy(candidate: Candidate) -> str:
     return f"{option} {escape_line(shlex.quote(value))} allows it ({setting} in the servers file)"
 
 
-def _kind(block: Block) -> str:
+def _type_of_block(block: Block) -> str:
     from playhead.content import UnknownBlock
 
     if (fields := block.fields) is not None:

@@ -1,14 +1,15 @@
 """Terminal output: untrusted strings escaped, results on stdout, progress on stderr.
 
-Everything the CLI prints goes through `escape`. Markdown from a server can hide its content: HTML and
-comments vanish, a link shows one address and leads to another, and `&#x202e;` becomes a control character
-only in the parser. So HTML is printed literally, links show their address, line breaks are preserved, and
-the output of the parser is escaped, not its input.
+Everything that a command prints goes through `escape`. Markdown from a server can hide its content: HTML and
+comments vanish, a link shows one address and leads to another, and the parser turns `&#x202e;` into a control
+character. So `rendered` shows HTML literally, shows the address of each link, preserves line breaks, and
+escapes the output of the parser instead of its input.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 View = Callable[[], "str | ConsoleRenderable"]
-"""Returns the present content. A string is escaped and takes one line; anything else draws itself."""
+"""A function that returns the content to draw. A string is escaped and takes one line; anything else draws
+itself."""
 
 
 T = TypeVar("T")
 
 _SHOWN_CHARS: Final = 200
-"""Limits the part of an error in a status line. The whole error is shown if the stream fails."""
+"""Limits the text of an error in a status line. If the stream fails, the command shows the whole error."""
 _REDRAW_SECONDS: Final = 0.1
 """The time between two updates of a view, and before the first. Ten per second look smooth, and take under 1
 % of a core."""
@@ -47,7 +49,7 @@ _ELAPSED_SECONDS: Final = 1.0
 
 
 def _console(**options: Any) -> Console:
-    # Rich is imported by the first output: a server has none, and a player none before its audio.
+    # Rich is slow to import, so only the first output does it: a player has none before its audio.
     from rich.console import Console
 
     class PipeConsole(Console):
@@ -71,8 +73,8 @@ def give_up(stream: TextIO) -> None:
 
 
 def mode_restorer(fd: int) -> Callable[[], None]:
-    """Return a function that gives the terminal behind `fd` its present mode back. It does nothing without a
-    terminal, and in its background, where the kernel would stop the process."""
+    """Return a function that restores the current mode of the terminal behind `fd`. It does nothing without a
+    terminal, and in the terminal's background, where the kernel would stop the process."""
     try:
         before = termios.tcgetattr(fd)
     except termios.error:
@@ -109,8 +111,8 @@ class Terminal:
         self._failures: set[str] = set()
         """The errors that were printed."""
         self._views: list[View] = []
-        self._wanted = trio.Event()
-        self._drawn: list[int] = []
+        self._has_view = trio.Event()
+        self._drawn_widths: list[int] = []
         """The width in cells of each line that is drawn below the remarks."""
 
     @cached_property
@@ -137,8 +139,8 @@ class Terminal:
     # --- remarks, on stderr --------------------------------------------------------------------------
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Make room for a remark. A stderr that is full or gone is ignored: the exit code still reports the
+    def _writing_remark(self) -> Iterator[None]:
+        """Erase the view for a remark. If stderr is full or gone, give it up: the exit code still reports a
         failure."""
         self.erase()
         try:
@@ -147,19 +149,20 @@ class Terminal:
             give_up(sys.stderr)
 
     def say(self, text: str, *, style: str = "", whole: bool = False) -> None:
-        """Print a remark on stderr; silent with `--json`. `whole` prints one long line, to be copied."""
+        """Print a remark on stderr, but not with `--json`. `whole` prints one long line that a user can
+        copy."""
         if not self.json_output:
             self.say_anyway(text, style=style, whole=whole)
 
     def say_anyway(self, text: str, *, style: str = "", whole: bool = False) -> None:
-        """Print a remark with `--json`, too: the program waits for its user."""
-        with self._telling():
+        """Print a remark even with `--json`, because the program waits for its user."""
+        with self._writing_remark():
             self.err.print(_text(escape(self.redacted(text)), style=style), soft_wrap=whole)
 
     def line(self, text: str, *, style: str = "") -> None:
         """Print a remark as exactly one line of stderr, truncated to the width of the terminal."""
         if not self.json_output:
-            with self._telling():
+            with self._writing_remark():
                 self.err.print(
                     _text(escape_line(self.redacted(text)), style=style), no_wrap=True, overflow="ellipsis"
                 )
@@ -167,28 +170,28 @@ class Terminal:
     def prompt(self, text: str, *, style: str = "") -> None:
         """Print a remark on stderr without a newline."""
         if not self.json_output:
-            with self._telling():
+            with self._writing_remark():
                 self.err.print(_text(escape(self.redacted(text)), style=style), end="", soft_wrap=True)
                 self.err.file.flush()
 
     def warn(self, text: str) -> None:
         """Print a warning about a successful result on stderr, with `--json` too."""
-        with self._telling():
+        with self._writing_remark():
             self.err.print(_text(("warning: ", "yellow"), escape(self.redacted(text))), soft_wrap=True)
 
     def fail(self, text: str, *, about: str = "") -> None:
-        """Print an error on stderr, once. `about` is named in front of it unless the text has it."""
+        """Print an error on stderr, once. It begins with `about` unless the text contains that."""
         if text in self._failures:
             return
         self._failures.add(text)
         text = text if about in text else f"{escape_line(about)}: {text}"
-        with self._telling():
+        with self._writing_remark():
             self.err.print(_text(("error: ", "bold red"), escape(self.redacted(text))), soft_wrap=True)
 
     # --- the result, on stdout -----------------------------------------------------------------------
 
     @contextmanager
-    def _printing(self) -> Iterator[None]:
+    def _writing_result(self) -> Iterator[None]:
         self.erase()
         with naming_stdout():
             yield
@@ -196,7 +199,7 @@ class Terminal:
     def show(self, text: str) -> None:
         """Print a part of the result on stdout; silent with `--json`, which prints one object at the end."""
         if not self.json_output:
-            with self._printing():
+            with self._writing_result():
                 self.out.print(_text(escape(text)))
 
     def show_markdown(self, text: str) -> None:
@@ -205,13 +208,13 @@ class Terminal:
         if markdown is None:
             self.show(text)
             return
-        with self._printing():
+        with self._writing_result():
             self.out.print(markdown, soft_wrap=False)
 
     def write(self, text: str) -> None:
         """Write a piece of the result to stdout immediately; silent with `--json`."""
         if not self.json_output:
-            with self._printing():
+            with self._writing_result():
                 sys.stdout.write(escape(text))
                 sys.stdout.flush()
 
@@ -230,12 +233,12 @@ class Terminal:
                 self.out.print(table, soft_wrap=False)
             lines = [line.rstrip() for line in captured.get().splitlines()]  # rich pads to the column width
             if table.row_count:
-                with self._printing():
+                with self._writing_result():
                     self.out.print(_text("\n".join(lines)))
 
     def print_json(self, value: dict[str, Any]) -> None:
         """Print the one JSON object of `--json`, in ASCII, so that it can't contain terminal controls."""
-        with self._printing():
+        with self._writing_result():
             sys.stdout.write(json.dumps(self.redacted(value), ensure_ascii=True, default=str) + "\n")
             sys.stdout.flush()
 
@@ -243,9 +246,9 @@ class Terminal:
 
     @contextmanager
     def showing(self, view: View) -> Iterator[None]:
-        """Draw `view()` while the block runs, if `is_live`. Of several views only the newest is drawn."""
+        """Draw `view()` during the `with` block, if `is_live`. Only the newest of several views is drawn."""
         self._views.append(view)
-        self._wanted.set()
+        self._has_view.set()
         try:
             yield
         finally:
@@ -253,7 +256,7 @@ class Terminal:
             self.erase()
 
     def doing(self, text: str) -> AbstractContextManager[None]:
-        """Show what the command waits for in one line, with the seconds, while a block runs."""
+        """Show `text` and the elapsed seconds in one line during a `with` block."""
         began = trio.current_time()
 
         def line() -> str:
@@ -263,16 +266,16 @@ class Terminal:
         return self.showing(line)
 
     async def draw(self) -> None:
-        """Draw the views of `showing` until cancelled. A terminal that can't move its cursor gets none."""
+        """Draw the views of `showing` until cancelled, unless the terminal can't move its cursor."""
         if not self.is_live or os.environ.get("TERM", "dumb") in {"", "dumb", "unknown"}:
             return
         while True:
-            await self._wanted.wait()
+            await self._has_view.wait()
             await trio.sleep(_REDRAW_SECONDS)
             if self._views:
                 self._redraw(self._views[-1]())
             else:
-                self._wanted = trio.Event()
+                self._has_view = trio.Event()
 
     def _redraw(self, now: str | ConsoleRenderable) -> None:
         from rich.segment import Segment, SegmentLines
@@ -283,50 +286,50 @@ class Terminal:
         lines = self.err.render_lines(now, pad=False)
         with self.err.capture() as drawn:
             self.err.print(SegmentLines(lines, new_lines=True), end="")
-        before = self._erasing() or _HIDE_CURSOR
-        self._drawn = [Segment.get_line_length(line) for line in lines]
-        self._write(before + drawn.get())
+        before = self._take_erase_codes() or _HIDE_CURSOR
+        self._drawn_widths = [Segment.get_line_length(line) for line in lines]
+        self._write_codes(before + drawn.get())
 
     def erase(self) -> None:
         """Erase the view, until it is drawn again."""
-        if self._drawn:
-            self._write(self._erasing() + _SHOW_CURSOR)
+        if self._drawn_widths:
+            self._write_codes(self._take_erase_codes() + _SHOW_CURSOR)
 
-    def _erasing(self) -> str:
-        """Return the controls that erase the view. A line that is wider than the terminal has become takes
-        several rows. The rows are erased one by one, because tmux saves a screen that is erased as a whole in
-        its history."""
+    def _take_erase_codes(self) -> str:
+        """Return the control codes that erase the view, and forget the view. After the terminal has become
+        narrower, a line may take several rows. The codes erase row by row, because tmux saves a screen that
+        is erased as a whole in its history."""
         columns = self.err.width
-        rows = sum(max(1, -(-cells // columns)) for cells in self._drawn)
-        self._drawn = []
+        rows = sum(max(1, math.ceil(cells / columns)) for cells in self._drawn_widths)
+        self._drawn_widths = []
         return "\r" + "\x1b[1A\x1b[2K" * rows if rows else ""
 
-    def _write(self, text: str) -> None:
-        with suppress(OSError):  # the next remark gives up
+    def _write_codes(self, text: str) -> None:
+        with suppress(OSError):  # the next remark gives up stderr
             self.err.file.write(text)
             self.err.file.flush()
 
 
-_SIGNS: Final = re.compile(
+_MARKDOWN_SIGNS: Final = re.compile(
     r"^ {0,3}#{1,6} \S|^ {0,3}```|^ {0,3}[-*+] \S|^ {0,3}\d{1,3}[.)] \S|\*\*\S|\]\(\S|^ {0,3}\|.*\|\s*$|^> ",
     re.MULTILINE,
 )
-_LOOKED_AT_CHARS: Final = 20_000
+_SEARCHED_CHARS: Final = 20_000
 RENDERED_CHARS: Final = 50_000
-"""Limits the text that is rendered; longer text is shown plain. The worst case of this length, a line break
-at every other character, takes 2 s."""
-_NESTED: Final = 12
-"""The deepest nesting that is rendered. At 20 levels the parser stops, and drops the rest."""
+"""Limits the text to render; longer text is shown plain. The worst case of this length, a line break at every
+other character, takes 2 s."""
+_MAX_NESTING: Final = 12
+"""Limits the nesting to render. At 20 levels the parser stops, and drops the rest."""
 
 
 def rendered(text: str) -> Markdown | None:
     """Render `text` for a rich console; None if it is better shown unchanged.
 
-    Text without a sign of Markdown is better shown unchanged, because Markdown would reflow it; most tools
-    answer in plain text. So are very long text, and text nested so deep that the parser would drop some of
-    it.
+    That is the case for text without a sign of Markdown, which rendering would reflow; most tools answer in
+    such plain text. It is also the case for very long text, and for text nested so deep that the parser would
+    drop some of it.
     """
-    if len(text) > RENDERED_CHARS or _SIGNS.search(text, 0, _LOOKED_AT_CHARS) is None:
+    if len(text) > RENDERED_CHARS or _MARKDOWN_SIGNS.search(text, 0, _SEARCHED_CHARS) is None:
         return None
     from markdown_it import MarkdownIt
     from rich.markdown import Markdown
@@ -336,13 +339,14 @@ def rendered(text: str) -> Markdown | None:
     parser.disable(["reference"])
     shown = Markdown("", hyperlinks=False)
     shown.parsed = parser.parse(escape(text))
-    if any(token.level > _NESTED for token in shown.parsed):
+    if any(token.level > _MAX_NESTING for token in shown.parsed):
         return None
     _make_safe(shown.parsed)
     return shown
 
 
 def _make_safe(tokens: Iterable[Token]) -> None:
+    """Escape the text of tokens, show the addresses of images, and preserve line breaks, in place."""
     for token in tokens:
         if token.type == "image":  # rich would omit its address
             token.type, token.tag = "text", ""
@@ -363,10 +367,10 @@ __all__ = ["Terminal", "escape", "escape_line", "give_up", "mode_restorer", "nam
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a message, escaped and cut."""
+    """Return the first line of a message, escaped and shortened."""
     first, _, rest = text.partition("\n")
-    cut = bool(rest) or len(first) > _SHOWN_CHARS
-    return escape_line(first[:_SHOWN_CHARS]) + ("…" if cut else "")
+    is_shortened = bool(rest) or len(first) > _SHOWN_CHARS
+    return escape_line(first[:_SHOWN_CHARS]) + ("…" if is_shortened else "")
 
 
 def human_bytes(count: float) -> str:
@@ -384,12 +388,12 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
-_CLOCK: Final = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d*)?)", re.ASCII)
+_CLOCK_TIME: Final = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d*)?)", re.ASCII)
 
 
 def seconds_of(text: str) -> float | None:
     """Parse `90`, `1:30`, `1:02:03` or `7.5` as seconds; None for anything else."""
-    match = _CLOCK.fullmatch(text)
+    match = _CLOCK_TIME.fullmatch(text)
     if match is None:
         return None
     return sum(float(part) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True) if part)

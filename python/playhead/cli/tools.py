@@ -60,7 +60,7 @@ def tools(
     """
 
     async def command_all(terminal: Terminal, report: Report) -> int:
-        return await _every_server(
+        return await _list_every_server(
             terminal, report, config=config, trusted=trusted, limits=limits_for(timeout), verbose=verbose
         )
 
@@ -85,7 +85,7 @@ def tools(
     run_command(command_all if every else command, json_output=json_output, deadline=deadline)
 
 
-async def _every_server(
+async def _list_every_server(
     terminal: Terminal,
     report: Report,
     *,
@@ -120,7 +120,7 @@ async def _every_server(
         | {"tool": tool.tool.model_dump(mode="json", by_alias=True, exclude_none=True)}
         for tool in found.tools
     ]
-    terminal.show_rows((state.name, _state(state, found.failed.get(state.name))) for state in states)
+    terminal.show_rows((state.name, _state_line(state, found.failed.get(state.name))) for state in states)
     if verbose and found.tools:
         terminal.show("")
         terminal.show_rows((tool.model_name, _summary(tool.tool)) for tool in found.tools)
@@ -128,7 +128,7 @@ async def _every_server(
     return EXIT_DONE if is_any else EXIT_NO_CONNECTION
 
 
-def _state(state: ServerState, listing: str | None) -> str:
+def _state_line(state: ServerState, listing: str | None) -> str:
     if listing is not None:
         return f"{state.status.value}, no tools: {listing}"
     if state.tools is None:
@@ -189,7 +189,7 @@ def call(
     typed = p.parse_arguments(pairs, arguments)
     given = stream_options(timeout=timeout, patience=patience, live=live)
     check_sink(sink)
-    folder = None if unsaved else _folder(images)
+    folder = None if unsaved else _image_folder(images)
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.cli.showing import (
@@ -212,7 +212,7 @@ def call(
         )
         resolution = await with_consent(
             terminal,
-            lambda trust: _resolve(target, tool, file=tool_config, unsaved=unsaved, trust=trust),
+            lambda trust: _resolve_tool(target, tool, file=tool_config, unsaved=unsaved, trust=trust),
             trusted=trusted,
         )
         async with connected(target, terminal, timeout=timeout) as session:
@@ -273,10 +273,10 @@ def call(
     run_command(command, json_output=json_output, deadline=deadline)
 
 
-def _resolve(
+def _resolve_tool(
     server: ServerConfig, tool: str, *, file: Path | None, unsaved: bool, trust: Trust
 ) -> Resolution:
-    """Return the tool's configuration, as a hub finds it. Raises `ConfigError`."""
+    """Return the tool's configuration, resolved as in a hub. Raises `ConfigError`."""
     from playhead.config.tools import ToolOverride, default_sources
 
     configs = default_sources(file, trust=trust).load()
@@ -287,8 +287,8 @@ def _resolve(
     return resolution
 
 
-def _folder(images: Path | None) -> Path:
-    """Check the directory before the server is asked for anything."""
+def _image_folder(images: Path | None) -> Path:
+    """Return the directory for images. Raises `UsageError` if it does not exist."""
     folder = Path() if images is None else images
     if not folder.is_dir():
         raise UsageError(f"--save-images: {folder} is not a directory; create it first")
@@ -298,18 +298,18 @@ def _folder(images: Path | None) -> Path:
 def raise_errors(tool: str, result: CallResult) -> None:
     """Raise the tool's own error, or `ProtocolError` if no block of the result is usable."""
     if result.is_error or result.errors:
-        words = "\n".join(result.errors) or "(no reason given)"
-        raise ToolFailedError(f"tool {escape_line(tool)} failed: {words}")
-    broken = _broken(result)
+        reasons = "\n".join(result.errors) or "(no reason given)"
+        raise ToolFailedError(f"tool {escape_line(tool)} failed: {reasons}")
+    broken = _undecodable_blocks(result)
     if broken and len(broken) == len(result.plan.dispositions) and "structuredContent" not in result.raw:
         raise ProtocolError(
             f"expected a usable result from tool {escape_line(tool)}, got only {', '.join(broken)}"
         )
 
 
-def _broken(result: CallResult) -> list[str]:
+def _undecodable_blocks(result: CallResult) -> list[str]:
     """Return the blocks whose bytes can't be decoded, each with the reason."""
-    found = []
+    blocks = []
     for item in result.plan.dispositions:
         place = f"$.content[{item.index}]."
         is_broken = any(
@@ -317,5 +317,5 @@ def _broken(result: CallResult) -> list[str]:
             for finding in result.findings
         )
         if isinstance(item, KeepReference) and is_broken:
-            found.append(f"block {item.index} ({item.reason})")
-    return found
+            blocks.append(f"block {item.index} ({item.reason})")
+    return blocks

@@ -1,6 +1,6 @@
 """`playhead trust`: a person's consent to the files of a directory.
 
-Every command asks for it, with `with_consent`, before it uses files of the current directory.
+Every command asks for this consent, with `with_consent`, before it uses files of the current directory.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def trust(
 async def with_consent(terminal: Terminal, load: Callable[[Trust], T], *, trusted: bool) -> T:
     """Call `load`, and ask the person at the terminal about each file of the current directory that it needs.
 
-    `trusted` is `--trust`. Raises what `load` does; `UntrustedError` if nobody can be asked.
+    `trusted` is `--trust`. Raises what `load` raises, and `UntrustedError` if it cannot ask a person.
     """
     from playhead.config.trust import Trust, UntrustedError
 

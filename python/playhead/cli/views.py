@@ -1,7 +1,7 @@
-"""Views: what a command draws at a terminal while it plays, reads or calls.
+"""Views: the lines that a command draws at a terminal while it plays, reads or calls.
 
-Each takes a few lines at any width. The most important part of a line is first, since a narrow terminal cuts
-off the rest.
+Each view takes a few lines at any width. A line begins with its most important part, because a narrow
+terminal cuts off the rest.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class PlayerView:
     buffered_bytes: int = 0
     """Bytes that were read and are not decoded yet."""
     of_all: str = ""
-    """The item's number among all, such as ` (1 of 2)`."""
+    """The item's number among several items, such as ` (1 of 2)`; empty for one."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         now = self.now
-        yield _cut(f"{now.title or 'audio'}{self.of_all}", "bold")
+        yield _one_line(f"{now.title or 'audio'}{self.of_all}", "bold")
         if now.stream_title is not None:
-            yield _cut(now.stream_title, "")
+            yield _one_line(now.stream_title, "")
         position = ("" if now.position_is_exact else "~") + clock(now.position_seconds)
         if now.duration_seconds is None:
-            yield _cut(f"{position} · live" if now.is_live else position, "")
+            yield _one_line(f"{position} · live" if now.is_live else position, "")
         else:
             yield _bar(position, now.position_seconds, now.duration_seconds, clock(now.duration_seconds))
-        yield _parts(list(self._details()), options.max_width)
+        yield _joined_parts(list(self._details()), options.max_width)
 
     def _details(self) -> Iterator[str]:
         now, stream, rate = self.now, self.stream, self.now.stream_bytes_per_second
@@ -74,19 +74,15 @@ class TransferView:
 
     title: str
     stream: RangeStream
-    _samples: deque[tuple[float, int]] = field(default_factory=deque)
-    """Times, each with the number of bytes delivered until then; the oldest first."""
+    _progress_samples: deque[tuple[float, int]] = field(default_factory=deque)
+    """The number of bytes delivered until a time, with that time; the oldest sample first."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        now, time = self.stream.statistics(), trio.current_time()
-        self._samples.append((time, now.bytes))
-        while len(self._samples) > 2 and self._samples[1][0] <= time - RATE_SECONDS:
-            self._samples.popleft()
-        began, before = self._samples[0]
-        rate = (now.bytes - before) / (time - began) if time > began else 0.0
+        now = self.stream.statistics()
+        rate = self._measure_rate(now.bytes)
         size = now.size_bytes if now.end_bytes is None else now.end_bytes
         details = [f"{human_bytes(rate)}/s"] if rate else ["reading"]
-        yield _cut(self.title, "bold")
+        yield _one_line(self.title, "bold")
         if size:
             yield _bar(human_bytes(now.bytes), now.bytes, size, human_bytes(size))
             if rate:
@@ -96,7 +92,16 @@ class TransferView:
         details.append(f"{now.in_flight} in flight")
         if now.reads.cache_bytes:
             details.append(f"{human_bytes(now.reads.cache_bytes)} from the cache")
-        yield _parts(details, options.max_width)
+        yield _joined_parts(details, options.max_width)
+
+    def _measure_rate(self, n_bytes: int) -> float:
+        """Return the bytes per second over the last `RATE_SECONDS`; 0 at the first call."""
+        now = trio.current_time()
+        self._progress_samples.append((now, n_bytes))
+        while len(self._progress_samples) > 2 and self._progress_samples[1][0] <= now - RATE_SECONDS:
+            self._progress_samples.popleft()
+        then, bytes_then = self._progress_samples[0]
+        return (n_bytes - bytes_then) / (now - then) if now > then else 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,13 +115,13 @@ class CallView:
     _began: float = field(default_factory=trio.current_time)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield _cut(f"calling {self.tool} · {trio.current_time() - self._began:.0f} s", "bold")
+        yield _one_line(f"calling {self.tool} · {trio.current_time() - self._began:.0f} s", "bold")
         if self.progress is not None and self.total:
             yield _bar(f"{self.progress:g}", self.progress, self.total, f"{self.total:g}")
         elif self.progress is not None:
-            yield _cut(f"{self.progress:g}", "")
+            yield _one_line(f"{self.progress:g}", "")
         if self.message:
-            yield _cut(self.message, "dim")
+            yield _one_line(self.message, "dim")
 
 
 def _bar(left: str, completed: float, total: float, right: str) -> Table:
@@ -131,14 +136,14 @@ def _bar(left: str, completed: float, total: float, right: str) -> Table:
     return row
 
 
-def _parts(parts: list[str], columns: int) -> Text:
+def _joined_parts(parts: list[str], columns: int) -> Text:
     """Join the first parts that fit, each of them whole: a number cut short would be wrong."""
     while len(parts) > 1 and len(" · ".join(parts)) > columns:
         parts.pop()
-    return _cut(" · ".join(parts), "dim")
+    return _one_line(" · ".join(parts), "dim")
 
 
-def _cut(text: str, style: str) -> Text:
+def _one_line(text: str, style: str) -> Text:
     from rich.text import Text
 
     return Text(escape_line(text), style=style, no_wrap=True, overflow="ellipsis")

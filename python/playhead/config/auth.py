@@ -1,7 +1,7 @@
-"""The credentials of a server: the `auth` table of its entry in a servers file, as settings.
+"""The settings in the `auth` table of a server's entry: a login by a person, or a program's own account.
 
-A bearer token, a login by a person, or a program's own account. The classes omit their fields from `repr`,
-and errors name keys and quote no secret.
+A bearer token needs no settings; it becomes a header. The `repr` of the classes shows no field, and errors
+name keys but quote no secret.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ class OAuthLogin:
     token_folder: Path
     """Directory of the saved tokens, one file per server URL, readable by the user alone."""
     scopes: tuple[str, ...] | None = None
-    """The exact scopes to request; `None` requests those the server names."""
+    """The exact scopes to request; `None` requests the scopes that the server names."""
     client_id: str | None = None
     """A manually registered client; `None` registers one dynamically (RFC 7591)."""
     client_secret: str | None = None
     client_name: str = DEFAULT_CLIENT_NAME
-    """Name that the person reads when asked for consent."""
+    """The name that the person reads on the consent page."""
     redirect_port: int | None = None
     """Loopback port of the redirect; `None` picks a free one and saves it with the tokens."""
     client_metadata_url: str | None = None
-    """The https URL of a document that describes this client, used as its id if the authorization server
-    supports such documents (MCP 2025-11-25, "Client ID Metadata Documents"); else a client is registered."""
+    """The https URL of a document that describes this client. It is the client's id if the authorization
+    server supports such documents (MCP 2025-11-25, "Client ID Metadata Documents"); otherwise a client is
+    registered."""
     issuer: str | None = None
-    """The authorization server that may receive the `client_secret`; `None`: the MCP server's own origin."""
+    """The only authorization server that may receive the `client_secret`. `None` is the MCP server's
+    origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -44,7 +46,7 @@ class ClientCredentials:
     client_secret: str
     scopes: tuple[str, ...] | None = None
     issuer: str | None = None
-    """The authorization server that may receive the secret; `None`: the MCP server's own origin."""
+    """The only authorization server that may receive the secret. `None` is the MCP server's origin."""
 
 
 AuthSettings = OAuthLogin | ClientCredentials

@@ -1,7 +1,7 @@
-"""The servers that other MCP clients have configured, found in their files.
+"""The servers in the configuration files of other MCP clients.
 
-Of an entry only the server's name, its transport, and the name of its program or the origin of its URL are
-read: arguments, environment, headers and paths may hold keys. Nothing is started.
+A `ClientServer` has only the name, the transport, and the name of the program or the origin of the URL,
+because arguments, environment, headers and paths may hold secrets. Nothing is started.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from playhead.redaction import LEFT_OUT
 from playhead.web_address import WebAddress
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-"""Claude Code keeps its history in the same file."""
+"""Limits a client's file. It is large because Claude Code stores its history in the same file."""
 
 
 class ClientFile(NamedTuple):
-    """A file in which a client keeps its servers."""
+    """The file in which a client stores its servers."""
 
     client: str
     key: str
-    """The place of the servers: keys joined by dots; `*` is any key. `|` separates two places."""
+    """The keys that lead to the servers, joined by dots; `*` is any key. `|` separates two such places."""
     path: str
-    """Its first part is `~` (the home directory) or one of `_roots`."""
+    """The path. Its first part is `~` (the home directory) or another key of `_roots`."""
 
 
-_CODE: Final = "~config/Code/User"
-_SETTINGS_OF_CLINE: Final = f"{_CODE}/globalStorage/saoudrizwan.claude-dev/settings"
-_SETTINGS_OF_ROO: Final = f"{_CODE}/globalStorage/rooveterinaryinc.roo-cline/settings"
+_VS_CODE: Final = "~config/Code/User"
+_SETTINGS_OF_CLINE: Final = f"{_VS_CODE}/globalStorage/saoudrizwan.claude-dev/settings"
+_SETTINGS_OF_ROO: Final = f"{_VS_CODE}/globalStorage/rooveterinaryinc.roo-cline/settings"
 CLIENT_FILES: Final = (
     ClientFile("Claude Code", "mcpServers|projects.*.mcpServers", "~/.claude.json"),
     ClientFile("Claude Desktop", "mcpServers", "~config/Claude/claude_desktop_config.json"),
@@ -55,8 +55,8 @@ CLIENT_FILES: Final = (
     ClientFile("opencode", "mcp", "~xdg/opencode/opencode.jsonc"),
     ClientFile("Qwen Code", "mcpServers", "~/.qwen/settings.json"),
     ClientFile("Roo Code", "mcpServers", f"{_SETTINGS_OF_ROO}/mcp_settings.json"),
-    ClientFile("VS Code", "servers", f"{_CODE}/mcp.json"),
-    ClientFile("VS Code", "mcp.servers", f"{_CODE}/settings.json"),
+    ClientFile("VS Code", "servers", f"{_VS_CODE}/mcp.json"),
+    ClientFile("VS Code", "mcp.servers", f"{_VS_CODE}/settings.json"),
     ClientFile("Windsurf", "mcpServers", "~/.codeium/windsurf/mcp_config.json"),
     ClientFile("Zed", "context_servers", "~xdg/zed/settings.json"),
     ClientFile("Zed", "context_servers", "~appdata/Zed/settings.json"),
@@ -77,7 +77,7 @@ class ClientServer:
     transport: str
     """`stdio`, `http`, `sse`, `websocket`, or `other` for an entry without a program and a URL."""
     target: str
-    """The program's name, or the origin of the URL; empty if it has none, or an invalid one."""
+    """The program's name, or the origin of the URL; empty if the entry has neither, or an invalid URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ def client_servers(
         shown = f"~/{place.relative_to(home)}" if place.is_relative_to(home) else str(place)
         try:
             with place.open("rb") as file:
-                values = _parsed(file.read(MAX_FILE_BYTES), place.suffix)
+                values = _parse(file.read(MAX_FILE_BYTES), place.suffix)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except ImportError:
@@ -115,12 +115,13 @@ def client_servers(
             yield UnreadableFile(client=client, path=shown, reason=f"invalid {place.suffix[1:].upper()}")
         else:
             for keys in key.split("|"):
-                for name, entry in _entries(values, keys.split(".")):
-                    yield _server(client, str(name), entry if isinstance(entry, Mapping) else {})
+                for name, entry in _entries_below(values, keys.split(".")):
+                    yield _client_server(client, str(name), entry if isinstance(entry, Mapping) else {})
 
 
 def _roots(environment: Mapping[str, str], platform: str) -> dict[str, Path]:
-    """The directories of programs' settings. Some programs keep to `~xdg` on macOS, too."""
+    """Return the directories of settings by their names in `ClientFile.path`. Some programs use `~xdg` on
+    macOS, too."""
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or Path.home())
     xdg = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     roots = {"~": home, "~xdg": xdg, "~config": xdg}
@@ -132,7 +133,7 @@ def _roots(environment: Mapping[str, str], platform: str) -> dict[str, Path]:
     return roots
 
 
-def _parsed(data: bytes, suffix: str) -> object:
+def _parse(data: bytes, suffix: str) -> object:
     """Parse a file's content. Raises `ValueError`, and `ImportError` for YAML without its library."""
     text = data.decode("utf-8-sig")
     if suffix == ".toml":
@@ -143,23 +144,25 @@ def _parsed(data: bytes, suffix: str) -> object:
             return yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ValueError("invalid YAML") from error
-    for pattern in (_COMMENT, _TRAILING_COMMA):  # the editors' JSON
+    for pattern in (_COMMENT, _TRAILING_COMMA):  # editors allow both in JSON
         text = pattern.sub(r"\1", text)
     return json.loads(text)
 
 
-def _entries(values: object, keys: Sequence[str]) -> Iterator[tuple[object, object]]:
-    """The servers below `keys`, by name."""
-    if keys and isinstance(values, Mapping):
-        for each in values.values() if keys[0] == "*" else (values.get(keys[0]),):
-            yield from _entries(each, keys[1:])
+def _entries_below(values: object, keys: Sequence[str]) -> Iterator[tuple[object, object]]:
+    """Yield the name and the entry of each server below `keys`."""
+    if keys:
+        if isinstance(values, Mapping):
+            inner_values = values.values() if keys[0] == "*" else (values.get(keys[0]),)
+            for inner in inner_values:
+                yield from _entries_below(inner, keys[1:])
     elif isinstance(values, Mapping):
         yield from values.items()
-    elif isinstance(values, list) and not keys:
+    elif isinstance(values, list):
         yield from ((each.get("name", ""), each) for each in values if isinstance(each, Mapping))
 
 
-def _server(client: str, name: str, entry: Mapping[str, object]) -> ClientServer:
+def _client_server(client: str, name: str, entry: Mapping[str, object]) -> ClientServer:
     program = next((it for key in _PROGRAM_KEYS if (it := entry.get(key))), None)
     url = next((it for key in _URL_KEYS if isinstance(it := entry.get(key), str)), None)
     if isinstance(program, Mapping):
@@ -176,7 +179,8 @@ def _server(client: str, name: str, entry: Mapping[str, object]) -> ClientServer
 
 
 def _program_name(command: str) -> str:
-    """The last part of the program's path. What follows a space may be an argument, and `A=b` a variable."""
+    """Return the last part of the program's path. Words after the first may be secret arguments, and a word
+    like `A=b` sets a variable."""
     program = (command.split() or [""])[0]
     return LEFT_OUT if "=" in program else PureWindowsPath(program).name
 

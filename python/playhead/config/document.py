@@ -1,4 +1,4 @@
-"""Configuration documents: bytes to JSON values, with uniform error messages.
+"""Configuration documents: conversion of bytes to JSON values, with uniform error messages.
 
 Every error is a `ConfigError` that names the file, the key path, the expected value and the actual one.
 """
@@ -16,7 +16,7 @@ from typing import Any, Final
 from playhead.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""Limits a configuration file; a path to a larger file is a mistake."""
+"""Limits a configuration file. A larger file is most likely the wrong one."""
 MAX_DEPTH: Final = 128
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -36,7 +36,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
         return environment[variable[1]]
 
     expanded = VARIABLE.sub(value_of, text)
-    # Only a `~` in the file itself: values of variables are taken literally.
+    # A `~` in the value of a variable stays as it is.
     if text == "~" or text.startswith("~/"):
         return str(Path("~").expanduser()) + expanded[1:]
     return expanded
@@ -79,11 +79,13 @@ def parse_document(data: bytes, path: Path) -> object:
     kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
     try:
         if kind == "TOML":
-            import tomllib  # not for a program without a file
+            import tomllib  # a program without a file does not need it
 
             values: object = tomllib.loads(text)
         else:
-            values = json.loads(text, object_pairs_hook=_unique, parse_constant=float, parse_int=_whole)
+            values = json.loads(
+                text, object_pairs_hook=_unique_members, parse_constant=float, parse_int=_parse_int
+            )
     except ValueError as error:
         raise ConfigError(f"{path}: not valid {kind} ({error})") from None
     except RecursionError:
@@ -99,7 +101,7 @@ class _Duplicate:
     key: str
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
     members: dict[str, Any] = {}
     for key, value in pairs:
         if key in members:
@@ -108,8 +110,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
     return members
 
 
-def _whole(digits: str) -> int:
-    return int(digits) if len(digits) < 30 else 1 << 65  # too large either way, and `int` is slow
+def _parse_int(digits: str) -> int:
+    # `int` takes quadratic time. A longer number is too large for `check_values`, and so is this one.
+    return int(digits) if len(digits) < 30 else 1 << 65
 
 
 def check_values(values: object, path: Path | str) -> None:
@@ -117,31 +120,34 @@ def check_values(values: object, path: Path | str) -> None:
     pending: list[tuple[tuple[Key, ...], object]] = [((), values)]
     while pending:
         at, value = pending.pop()
-        problem: str | None = None
-        match value:
-            case None | bool():
-                pass
-            case dict():
-                pending.extend(((*at, key), inner) for key, inner in value.items())
-                if any(_SURROGATE.search(key) for key in value):
-                    problem = "expected Unicode text, got a key with a lone surrogate"
-            case list():
-                pending.extend(((*at, index), inner) for index, inner in enumerate(value))
-            case str():
-                problem = "expected Unicode text, got a lone surrogate" if _SURROGATE.search(value) else None
-            case int():
-                too_large = value.bit_length() > 64
-                problem = "expected a number of at most 64 bits, got a larger one" if too_large else None
-            case float():
-                problem = None if math.isfinite(value) else f"expected a finite number, got {value}"
-            case _Duplicate(key):
-                problem = f"the key {key!r} is given twice; keep one"
-            case _:
-                problem = f"expected a JSON value, got a {type(value).__name__}; write a date as a string"
+        if isinstance(value, dict):
+            pending.extend(((*at, key), inner) for key, inner in value.items())
+        elif isinstance(value, list):
+            pending.extend(((*at, index), inner) for index, inner in enumerate(value))
+        problem = _problem_of(value)
         if problem is None and len(at) > MAX_DEPTH:
             raise ConfigError(f"{path}: nested too deeply; at most {MAX_DEPTH} levels are read")
         if problem is not None:
             raise ConfigError(f"{place(path, at)}: {problem}")
+
+
+def _problem_of(value: object) -> str | None:
+    """Return the problem of a value, apart from the values inside it."""
+    match value:
+        case dict() if any(_SURROGATE.search(key) for key in value):
+            return "expected Unicode text, got a key with a lone surrogate"
+        case str() if _SURROGATE.search(value):
+            return "expected Unicode text, got a lone surrogate"
+        case int() if value.bit_length() > 64:
+            return "expected a number of at most 64 bits, got a larger one"
+        case float() if not math.isfinite(value):
+            return f"expected a finite number, got {value}"
+        case _Duplicate(key):
+            return f"the key {key!r} is given twice; keep one"
+        case None | bool() | dict() | list() | str() | int() | float():
+            return None
+        case _:
+            return f"expected a JSON value, got a {type(value).__name__}; write a date as a string"
 
 
 def strings_in(values: object) -> Iterator[str]:

@@ -1,13 +1,13 @@
 """Example configurations. Import them in a tool configuration file with
 `modules = ["playhead.config.examples"]`.
 
-`youtube-transcript` is a server whose `get_transcript` returns long text: save it, show one line to the user,
-pass all of it to the model. For another tool, pass `summarise` to
+`youtube-transcript` is a server whose `get_transcript` returns long text. The configuration saves it, shows
+one line to the user, and passes all of it to the model. For another tool, pass `summarise` to
 `create_tool_config(SERVER, TOOL, response_handler=summarise, send_result_to_ai=True)`, or write
 `response_handler = "playhead.config.examples:summarise"` in a file.
 
-`evm-mcp-server` is a server whose tools are not known in advance: results go to the model. It has some twenty
-tools that read blockchains, and more with each version; all of them return text meant for a model.
+`evm-mcp-server` is a server whose tools are not known in advance. It has some twenty tools that read
+blockchains, and more with each version. All of them return text for a model, so the results go to the model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from playhead.config.tools import ToolContent, ToolResponse, create_dynamic_config, create_tool_config
 
 OPENING_CHARS: Final = 60
-"""Fits on one terminal line along with the word count."""
+"""The length of the beginning to show. With the word count, it fits on one line of a terminal."""
 
 
 def summarise(content: ToolContent) -> ToolResponse:

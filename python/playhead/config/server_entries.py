@@ -1,8 +1,8 @@
-"""Entries of a servers file: their tables, and the `ServerConfig` of each."""
+"""The entries of a servers file: their tables, and their conversion to `ServerConfig`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -35,7 +35,7 @@ def read_entries(
     """Read the servers of a parsed file; `expanded` has the values of `${NAME}`. Raises `ConfigError`."""
     tokens = data_directory(environment) / "oauth"
     return {
-        name: _server(name, entry, path=path, tokens=tokens, environment=expanded)
+        name: _server_config(name, entry, path=path, tokens=tokens, environment=expanded)
         for name, entry in validate(_File, values, path=path, environment=expanded).mcpServers.items()
     }
 
@@ -47,7 +47,7 @@ def _refuse_obsolete(_: object) -> None:
 
 
 def absolute_directory(path: str) -> str:
-    """Expand `~`. Raises `ValueError` for a path that is not absolute, or names another by `..`."""
+    """Expand `~`. Raises `ValueError` for a path that is not absolute, or contains `..`."""
     expanded = Path(path).expanduser()
     if not expanded.is_absolute() or ".." in expanded.parts:
         raise ValueError(f"expected the absolute path of a directory, got {path!r}")
@@ -101,48 +101,31 @@ class _File(Table, extra="ignore"):
     mcpServers: dict[str, _Entry]  # noqa: N815 - the file's own key
 
 
-def _server(
+def _server_config(
     name: str, entry: _Entry, *, path: Path, tokens: Path, environment: Mapping[str, str]
 ) -> ServerConfig:
     at = ("mcpServers", name)
     url, tls = entry.url, entry.tls
 
-    def wrong(problem: str, *keys: str) -> ConfigError:
+    def invalid(problem: str, *keys: str) -> ConfigError:
         return ConfigError(f"{place(path, (*at, *keys))}: {problem}")
 
-    if (entry.command is None) == (url is None):
-        keys = ", ".join(sorted({*entry.model_fields_set, *(entry.model_extra or ())})) or "no key at all"
-        raise wrong(f"expected either `command` or `url`, got {'both' if url is not None else keys}")
-    transport = "stdio"
-    if url is not None:
-        transport = "websocket" if is_websocket(url) else "http"
-    kind = entry.transport or entry.type
-    if kind is not None and kind not in _TRANSPORTS[transport]:
-        target = "`command`" if url is None else f"a `url` that begins with {url.partition(':')[0]}:"
-        raise wrong(
-            f"{kind!r} does not go with {target}; remove it, or use {_TRANSPORTS[transport][0]!r}",
-            "transport",
-        )
-    if url is not None:
-        try:
-            from_url(url)
-        except ConfigError as error:
-            raise wrong(str(error), "url") from None
+    transport = _transport_of(entry, invalid)
     auth = read_auth(entry.auth, folder=tokens, path=path, at=(*at, "auth"), environment=environment)
     if auth is not None and url is None:
-        raise wrong("goes with `url`; pass a command its secrets in `env`", "auth")
+        raise invalid("goes with `url`; pass a command its secrets in `env`", "auth")
     if isinstance(auth, AuthSettings) and transport == "websocket":
-        raise wrong("expected 'bearer' for a WebSocket; MCP has OAuth for HTTP only", "auth.type")
+        raise invalid("expected 'bearer' for a WebSocket; MCP has OAuth for HTTP only", "auth.type")
     headers = dict(entry.headers)
     if isinstance(auth, str):
         headers["Authorization"], auth = f"Bearer {auth}", None
     for header, value in headers.items():
         if any(ord(char) < 32 or ord(char) == 127 for char in header + value):
-            raise wrong(f"the header {header!r} holds a control character", "headers")
+            raise invalid(f"the header {header!r} holds a control character", "headers")
     if tls.verify is False and tls.authorities is not None:
-        raise wrong("expected either `verify = false` or `authorities`, got both", "tls")
+        raise invalid("expected either `verify = false` or `authorities`, got both", "tls")
     if tls.key is not None and tls.certificate is None:
-        raise wrong("needs a tls.certificate, which is missing", "tls.key")
+        raise invalid("needs a tls.certificate, which is missing", "tls.key")
     return ServerConfig(
         name=name,
         command=None if entry.command is None else (entry.command, *(entry.args or ())),
@@ -156,39 +139,65 @@ def _server(
         tls_authorities=tls.authorities,
         tls_certificate=tls.certificate,
         tls_key=tls.key,
-        **{name: value for name, value in entry.playhead if value is not None},  # the same names
+        # The fields of `_Playhead` have the names of `ServerConfig`'s.
+        **{name: value for name, value in entry.playhead if value is not None},
     )
+
+
+def _transport_of(entry: _Entry, invalid: Callable[..., ConfigError]) -> str:
+    """Return the transport of an entry, a key of `_TRANSPORTS`. Raises what `invalid` returns for an entry
+    whose command, URL and transport do not go together."""
+    url = entry.url
+    if (entry.command is None) == (url is None):
+        keys = ", ".join(sorted({*entry.model_fields_set, *(entry.model_extra or ())})) or "no key at all"
+        raise invalid(f"expected either `command` or `url`, got {'both' if url is not None else keys}")
+    transport = "stdio"
+    if url is not None:
+        transport = "websocket" if is_websocket(url) else "http"
+    stated = entry.transport or entry.type
+    if stated is not None and stated not in _TRANSPORTS[transport]:
+        target = "`command`" if url is None else f"a `url` that begins with {url.partition(':')[0]}:"
+        raise invalid(
+            f"{stated!r} does not go with {target}; remove it, or use {_TRANSPORTS[transport][0]!r}",
+            "transport",
+        )
+    if url is not None:
+        try:
+            from_url(url)
+        except ConfigError as error:
+            raise invalid(str(error), "url") from None
+    return transport
 
 
 # --- credentials ----------------------------------------------------------------------------------------
 
 
-def _http_url(url: str) -> str:
+def _require_http_url(url: str) -> str:
     if not url.startswith(("https://", "http://")):
         raise ValueError("expected the authorization server's http(s) URL")
     return url
 
 
-def _document_url(url: str) -> str:
+def _require_document_url(url: str) -> str:
     if not (url.startswith("https://") and url.removeprefix("https://").partition("/")[2]):
         raise ValueError("expected the https URL of a document, with a path")
     return url
 
 
-def _not_empty(text: str) -> str:
+def _require_text(text: str) -> str:
     if not text:
         raise ValueError("expected a value, got an empty string")
     return text
 
 
-def _port(number: int) -> int:
+def _require_port(number: int) -> int:
     if not 0 < number < 65536:
         raise ValueError(f"expected a port from 1 to 65535, got {number}")
     return number
 
 
-_Required = Annotated[Text, AfterValidator(_not_empty)]
-_Issuer = Annotated[Text, AfterValidator(_http_url)]
+_Required = Annotated[Text, AfterValidator(_require_text)]
+_Issuer = Annotated[Text, AfterValidator(_require_http_url)]
 
 
 class _Bearer(Table):
@@ -207,8 +216,8 @@ class _OAuth(Table):
     client_id: Text | None = None
     client_secret: Text | None = None
     client_name: Text | None = None
-    client_metadata_url: Annotated[Text, AfterValidator(_document_url)] | None = None
-    redirect_port: Annotated[int, AfterValidator(_port)] | None = None
+    client_metadata_url: Annotated[Text, AfterValidator(_require_document_url)] | None = None
+    redirect_port: Annotated[int, AfterValidator(_require_port)] | None = None
     issuer: _Issuer | None = None
 
 
@@ -226,7 +235,7 @@ def read_auth(
 ) -> str | AuthSettings | None:
     """Read the credentials under the keys `at`: a bearer token, settings, or `None` for an empty table.
 
-    Raises `ConfigError` with the key; no secret is quoted.
+    Raises `ConfigError`, which names the key and quotes no secret.
     """
     if not auth:
         return None

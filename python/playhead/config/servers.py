@@ -49,7 +49,7 @@ _PLAIN_HEADERS: Final = frozenset({"accept", "accept-language", "content-type", 
 DEFAULT_FILE: Final = SERVERS_FILES[0]
 URL: Final = re.compile(r"^(https?|wss?)://", re.IGNORECASE)
 _OTHER_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,20}://(?=\S*$)", re.IGNORECASE)
-"""The scheme of text that can only be a URL, because no program has such a name."""
+"""Matches the scheme of text that can only be a URL, because no program has such a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -60,14 +60,14 @@ class ServerConfig:
     command: tuple[str, ...] | None = None
     """The program and its arguments: a server over stdio."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Added to the inherited minimum, which it overrides."""
+    """Environment variables. They are added to the few that a server inherits, and override those."""
     cwd: str | None = None
     url: str | None = None
     """The endpoint of a server over Streamable HTTP (`http`, `https`) or WebSocket (`ws`, `wss`)."""
     headers: Mapping[str, str] = field(default_factory=dict)
     auth: httpx2.Auth | AuthSettings | None = None
     timeout_seconds: float | None = None
-    """The deadline of a tool call; `None` keeps `Limits.tool_seconds`."""
+    """The deadline of a tool call; `None` leaves it at `Limits.tool_seconds`."""
     tls_verify: bool = True
     tls_authorities: str | None = None
     tls_certificate: str | None = None
@@ -80,26 +80,26 @@ class ServerConfig:
     restart: Restart = "once"
     meta_key: str | None = None
     range_tool: str | None = None
-    """The tool of the strategy `tool`; None finds it by its schemas."""
+    """The tool of the strategy `tool`; with None, its schemas identify it."""
     poll_tool: str | None = None
-    """The tool of the strategy `poll`; None finds it by its outputSchema."""
+    """The tool of the strategy `poll`; with None, its outputSchema identifies it."""
     extra_arguments: Mapping[str, object] = field(default_factory=dict)
     send_result_to_ai: bool | None = None
     """Tells programs that offer tools to a model who gets a result; a session itself ignores it."""
     allowed_tools: tuple[str, ...] | None = None
     """The tools that a session calls; None for all."""
     trust_structured: bool | None = None
-    """`results.plan.Policy.trust_structured` for this server's tools; None keeps the caller's choice."""
+    """`results.plan.Policy.trust_structured` for this server's tools; None leaves it to the caller."""
     allow_origins: tuple[str, ...] = ()
-    """Origins whose links may be followed although their addresses are not global (`http://host:port`)."""
+    """Origins (`http://host:port`) to which a client follows links even if their addresses are not global."""
     allow_paths: tuple[str, ...] = ()
-    """Directories whose audio files may be played where a result names their paths; absolute. Only for
+    """Absolute directories. A result may name the paths of audio files in them to play. This is only for
     servers that run on this machine."""
     cache: str | None = None
-    """The page cache: a directory, or a `valkey://` URL; None for none."""
+    """The page cache: a directory, or a `valkey://` URL; None for no cache."""
 
     expanded: frozenset[str] = frozenset()
-    """Values of the `${NAME}`s in the file."""
+    """The values of each `${NAME}` in the file."""
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -114,8 +114,9 @@ class ServerConfig:
         return frozenset(values - {""})
 
     def __repr__(self) -> str:
-        where = self.command[0] if self.command else redacted_url(self.url or "", self.secrets)
-        return f"ServerConfig(name={self.name!r}, {'command' if self.command else 'url'}={where!r})"
+        if self.command:
+            return f"ServerConfig(name={self.name!r}, command={self.command[0]!r})"
+        return f"ServerConfig(name={self.name!r}, url={redacted_url(self.url or '', self.secrets)!r})"
 
 
 def load_servers(path: Path, *, environment: Mapping[str, str] | None = None) -> dict[str, ServerConfig]:
@@ -126,14 +127,14 @@ def load_servers(path: Path, *, environment: Mapping[str, str] | None = None) ->
     """
     environment = os.environ if environment is None else environment
     values = read_document(path, advice="create it, or name a URL or a command")
-    return _servers(values, path, environment=environment, expanded=environment)
+    return _read_servers(values, path, environment=environment, expanded=environment)
 
 
 def find_servers(
     path: Path | None = None, *, environment: Mapping[str, str] | None = None, trust: Trust | None = None
 ) -> dict[str, ServerConfig]:
-    """Load the servers of the file at `path`. By default load the user's (`playhead/mcp.json` in the
-    configuration directory) and those of `./mcp.json`, if `trust` accepts it; the user's take precedence.
+    """Load the servers of the file at `path`. By default, load the user's file (`playhead/mcp.json` in the
+    configuration directory) and, if `trust` accepts it, `./mcp.json`. The user's servers take precedence.
 
     Raises `ConfigError` as `load_servers`, and if neither file exists.
     """
@@ -162,20 +163,20 @@ def default_servers(
     if project is not None and trust.accepts(project):
         for name, server in project_servers(project, environment=environment).items():
             if name in servers:
-                trust.say(_SHADOWED.format(name=name, path=project.path))
+                trust.say(_OWN_SERVER_WINS.format(name=name, path=project.path))
             servers.setdefault(name, server)
     return servers
 
 
 def server_names(path: Path | None, *, environment: Mapping[str, str] | None = None) -> frozenset[str]:
-    """Return the server names in the file at `path`, by default in the files of `find_servers`, which need no
-    consent for that. An unreadable file has none."""
+    """Return the server names in the file at `path`; by default, in the default files of `find_servers`, even
+    without consent. An unreadable file has none."""
     environment = os.environ if environment is None else environment
     paths = [path] if path else [user_directory(environment) / DEFAULT_FILE, *map(Path, SERVERS_FILES)]
     names: set[str] = set()
     for each in paths:
         with suppress(ConfigError):
-            names |= {*_names(read_document(each, advice=""))}
+            names |= {*_server_names_in(read_document(each, advice=""))}
     return frozenset(names)
 
 
@@ -188,8 +189,9 @@ def resolve_target(
 ) -> ServerConfig:
     """Return the server that `text` names: a name from the file, else a URL, else a quoted command line.
 
-    Without `config_path` the names are those of `find_servers`; neither file has to exist, and `./mcp.json`
-    is used only for a name that is missing from the user's file. Raises `ConfigError` if nothing matches.
+    Without `config_path`, the names are from the default files of `find_servers`, which need not exist.
+    Consent to `./mcp.json` is needed only for a name that is missing from the user's file. Raises
+    `ConfigError` if nothing matches.
     """
     environment = os.environ if environment is None else environment
     trust = trust or Trust(environment=environment)
@@ -200,18 +202,18 @@ def resolve_target(
         servers = user_servers(environment) or {}
         if not is_url_or_command(text):
             project = trust.project_file(SERVERS_FILES)
-    offered = () if project is None else _names(project.values)
+    project_names = () if project is None else _server_names_in(project.values)
     if text in servers:
-        if project is not None and text in offered:
-            trust.say(_SHADOWED.format(name=text, path=project.path))
+        if project is not None and text in project_names:
+            trust.say(_OWN_SERVER_WINS.format(name=text, path=project.path))
         return servers[text]
-    if project is not None and text in offered and trust.accepts(project):
+    if project is not None and text in project_names and trust.accepts(project):
         return project_servers(project, environment=environment)[text]
     if URL.match(text):
         return from_url(text)
     if scheme := _OTHER_URL.match(text):
         raise ConfigError(f"expected http://, https://, ws:// or wss:// in a server's URL, got {scheme[0]}")
-    hint = did_you_mean(text, {**servers, **dict.fromkeys(offered)}, lead="; ")
+    hint = did_you_mean(text, {**servers, **dict.fromkeys(project_names)}, lead="; ")
     try:
         command = tuple(shlex.split(text))
     except ValueError as error:
@@ -223,7 +225,9 @@ def resolve_target(
     return from_command(command)
 
 
-_SHADOWED: Final = "{name} is the server of your own servers file, not that of {path} (--config chooses)"
+_OWN_SERVER_WINS: Final = (
+    "{name} is the server of your own servers file, not that of {path} (--config chooses)"
+)
 
 
 def is_url_or_command(text: str) -> bool:
@@ -240,30 +244,30 @@ def user_servers(environment: Mapping[str, str]) -> dict[str, ServerConfig] | No
 
 def project_servers(file: ProjectFile, *, environment: Mapping[str, str]) -> dict[str, ServerConfig]:
     """Load the servers of an accepted file of the current directory. Raises `ConfigError`."""
-    for name in _names(file.values):
+    for name in _server_names_in(file.values):
         if is_url_or_command(name):
             raise ConfigError(
                 f"{place(file.path.name, ('mcpServers',))}: {name!r} looks like a URL or a command"
                 " line, which the servers of a directory cannot be called; rename it"
             )
     accepted = {name: value for name, value in environment.items() if name in file.variables}
-    return _servers(file.values, Path(file.path.name), environment=environment, expanded=accepted)
+    return _read_servers(file.values, Path(file.path.name), environment=environment, expanded=accepted)
 
 
-def _names(values: object) -> tuple[str, ...]:
+def _server_names_in(values: object) -> tuple[str, ...]:
     servers = values.get("mcpServers") if isinstance(values, dict) else None
     return tuple(servers) if isinstance(servers, dict) else ()
 
 
-def _servers(
+def _read_servers(
     values: object, path: Path, *, environment: Mapping[str, str], expanded: Mapping[str, str]
 ) -> dict[str, ServerConfig]:
-    from playhead.config.server_entries import read_entries  # pydantic: not before a file is read
+    from playhead.config.server_entries import read_entries  # it loads pydantic, which only a file needs
 
-    names = {name for text in strings_in(values) for name in VARIABLE.findall(text)}
-    used = frozenset(expanded[name] for name in names & expanded.keys())
+    variables = {name for text in strings_in(values) for name in VARIABLE.findall(text)}
+    variable_values = frozenset(expanded[name] for name in variables & expanded.keys())
     servers = read_entries(values, path, environment=environment, expanded=expanded)
-    return {name: replace(server, expanded=used) for name, server in servers.items()}
+    return {name: replace(server, expanded=variable_values) for name, server in servers.items()}
 
 
 def from_url(url: str) -> ServerConfig:
@@ -291,7 +295,7 @@ def server_identity(config: ServerConfig) -> object:
     """Return the identity of a server as a JSON value: its URL, or its program, arguments and working
     directory, with absolute paths. None for a server with neither.
 
-    The name is left out: another file may give it to another server.
+    The name is not part of it, because another file may give the name to another server.
     """
     if config.command is None:
         return config.url
@@ -299,7 +303,8 @@ def server_identity(config: ServerConfig) -> object:
     if "/" not in program:
         program = shutil.which(program, path=config.env.get("PATH")) or program
     directory = Path(config.cwd or "").absolute()
-    # Links are not followed: the `python` of a virtual environment is one.
+    # Do not follow links: the `python` of a virtual environment is one, and has other packages than its
+    # target.
     return [[str(directory / program), *arguments], str(directory)]
 
 

@@ -1,7 +1,7 @@
-"""Tables of a configuration file: JSON values to models, with the error messages of `document`.
+"""Tables of a configuration file: conversion of JSON values to models, with error messages as in `document`.
 
-Values are quoted as written in the file, so that the value of a `${NAME}` stays out of messages. This file
-loads pydantic, so it is imported when a file is read, and not before.
+Messages quote values as written in the file, so that they do not show the value of a `${NAME}`. This file
+loads pydantic, so import it only where a file is read.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Table(BaseModel):
         return f"{type(self).__name__}(…)"
 
 
-def _expanded(value: object, info: ValidationInfo) -> object:
+def _expand_text(value: object, info: ValidationInfo) -> object:
     return expand(value, info.context) if isinstance(value, str) and info.context is not None else value
 
 
-EXPANDED: Final = BeforeValidator(_expanded)
+EXPANDED: Final = BeforeValidator(_expand_text)
 """Marks values in which `${NAME}` and `~` are expanded."""
 Text = Annotated[str, EXPANDED]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -71,7 +71,7 @@ def validate(
         return adapter.validate_json(json.dumps(values), strict=True, context=environment)
     except ValidationError as error:
         problem = error.errors(include_input=False, include_url=False)[0]
-    # Outside the handler, because the exception holds the values, which may be secrets.
+    # Raised outside the handler, so that its context is not the exception that holds the values.
     raise ConfigError(_message(problem, values, adapter, path, at))
 
 
@@ -96,16 +96,16 @@ def _message(
     inner, schema = values, adapter.json_schema()
     root, parent = schema, schema
     for key in loc:
-        inner = _step(inner, key)
+        inner = _value_at(inner, key)
         parent, schema = schema, _schema_at(schema, key, root)
     where = place(path, (*at, *loc))
     match problem["type"]:
         case "extra_forbidden" | "unexpected_keyword_argument":
-            known = _resolved(parent, root).get("properties", {})
+            known = _resolve(parent, root).get("properties", {})
             hint = did_you_mean(str(loc[-1]), known, f"known are {', '.join(known)}")
             return f"{where}: is not a setting; {hint}"
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
-            choices = _resolved(schema, root).get("enum")
+            choices = _resolve(schema, root).get("enum")
             hint = f"; expected one of {', '.join(choices)}" if choices else ""
             return f"{place(path, (*at, *loc[:-1]))}: the key {str(loc[-1])!r} is missing{hint}"
         case "literal_error":
@@ -125,20 +125,20 @@ def _message(
             return f"{where}: expected {expected}, got {kind_of(inner)}"
 
 
-def _step(value: object, key: Key) -> object:
+def _value_at(value: object, key: Key) -> object:
     if isinstance(value, dict):
         return value.get(key)
     return value[key] if isinstance(value, list) and isinstance(key, int) and key < len(value) else None
 
 
 def _schema_at(schema: dict[str, Any], key: Key, root: dict[str, Any]) -> dict[str, Any]:
-    node = _resolved(schema, root)
+    node = _resolve(schema, root)
     inner = node.get("items") if isinstance(key, int) else node.get("properties", {}).get(key)
     inner = inner if inner is not None else node.get("additionalProperties")
     return inner if isinstance(inner, dict) else {}
 
 
-def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+def _resolve(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
     for each in (schema, *schema.get("anyOf", ())):
         if "$ref" in each:
             return root["$defs"][each["$ref"].rpartition("/")[2]]  # type: ignore[no-any-return] # a schema

@@ -1,14 +1,15 @@
 """Consent to the configuration files of the current directory.
 
-Running `playhead` inside a cloned repository must not run the repository's code, start its servers or send
-it the user's keys. `./mcp.json` and `./playhead-tools.toml` are used only after a person was shown what they
-would do. The decision is stored with the file's path and one hash over the names and contents of every file
-below the directory that Python or a command could load, so a change, such as a `git pull`, requires consent
-again. Files in the user's configuration directory, and files named by an option, need no consent.
+To run `playhead` inside a cloned repository must not run the repository's code, start its servers or send it
+the user's keys. So playhead uses `./mcp.json` and `./playhead-tools.toml` only after a person has read what
+they would do, and has agreed. It stores the decision with the file's path and one hash over the names and
+contents of every file below the directory that Python or a command could load. A change, such as a `git
+pull`, requires consent again. Files in the user's configuration directory, and files named by an option, need
+no consent.
 
-Left out, because they are large or change by themselves: `.git`, `.venv` and `node_modules`, unless the file
-names something in one; audio and images that it does not name; the bytecode in `__pycache__` that Python
-checks against its source.
+The hash leaves out files that are large or change by themselves: `.git`, `.venv` and `node_modules`, unless
+the configuration file names something in one; audio and images that it does not name; and bytecode in
+`__pycache__` that Python checks against its source.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ T = TypeVar("T", dict[Any, Any], list[Any])
 SERVERS_FILES: Final = ("mcp.json",)
 TOOL_FILES: Final = ("playhead-tools.toml", "playhead-tools.json")
 _STORE: Final = "trust.json"
-_TREE: Final = "./"
-"""The key of the hash. Earlier versions stored one hash per file; their decisions are asked for again."""
+_TREE_KEY: Final = "./"
+"""The key of the hash. A decision of an earlier version, with one hash per file, does not count."""
 MOST_FILES: Final = 2_000
 MOST_BYTES: Final = 64 * MIB
-_LARGE: Final = frozenset({".git", ".venv", "node_modules"})
-_MEDIA: Final = frozenset(
+_LARGE_DIRECTORIES: Final = frozenset({".git", ".venv", "node_modules"})
+_MEDIA_SUFFIXES: Final = frozenset(
     ".aac .flac .gif .jpeg .jpg .m4a .mp3 .oga .ogg .opus .png .wav .webp".split()  # noqa: SIM905 - one line
 )
 _TOOL_EFFECTS: Final = {
@@ -48,7 +49,7 @@ _TOOL_EFFECTS: Final = {
     "system_prompt": "set system_prompt",
 }
 _BETWEEN_NAMES: Final = re.compile(r"[\s=:,;/\"']+")
-"""Separators between the names in a command: `--script=src/run.py`, `handler.py:summarise`."""
+"""Separates the names in a command: `--script=src/run.py`, `handler.py:summarise`."""
 
 
 class UntrustedError(ConfigError):
@@ -91,7 +92,7 @@ class ProjectFile:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of the files below the directory that count (see this module's header).
+        """The SHA-256 over the files below the directory (see the header of this module).
 
         Raises `ConfigError` if a part of it cannot be read, or if it exceeds `MOST_FILES` or `MOST_BYTES`.
         """
@@ -99,7 +100,7 @@ class ProjectFile:
         directory, tree = self.path.parent, hashlib.sha256()
         files = size_bytes = 0
         try:
-            for path in _tree(directory, names):
+            for path in _paths_to_hash(directory, names):
                 is_file = path.is_file()
                 files += 1
                 size_bytes += path.stat().st_size if is_file else 0
@@ -109,14 +110,11 @@ class ProjectFile:
                         " below a directory to trust, got more; use --trust for one command, or name the file"
                         " by an option"
                     )
-                content = self.data
-                if path != self.path:
-                    content = os.fsencode(path.readlink()) if path.is_symlink() else b""
-                    content += path.read_bytes() if is_file else b""
+                content = self.data if path == self.path else _content_of(path)
                 name = os.fsencode(path.relative_to(directory))
                 tree.update(hashlib.sha256(name).digest() + hashlib.sha256(content).digest())
         except OSError as error:
-            _unreadable(error)
+            _raise_unreadable(error)
         return tree.hexdigest()
 
 
@@ -132,13 +130,13 @@ def project_files(names: Sequence[str], directory: Path = Path()) -> tuple[Proje
 
 @dataclass(kw_only=True)
 class Trust:
-    """Decisions about the files of the current directory. By default, files accepted earlier are used."""
+    """Decisions about the files of the current directory, made in this run or stored by an earlier one."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     everything: bool = False
     """True to use every file during this run (`--trust`)."""
     notice: Callable[[str], None] = lambda _: None
-    """Called with a line about each file that is not used."""
+    """It is called with a line about each file that is not used."""
     _answers: dict[Path, bool] = field(default_factory=dict, init=False)
     _notices: set[str] = field(default_factory=set, init=False)
 
@@ -149,8 +147,8 @@ class Trust:
             self.notice(text)
 
     def project_file(self, names: Sequence[str]) -> ProjectFile | None:
-        """Read the file in the current directory that has one of `names`, if any. Returns None if that is the
-        user's own configuration directory.
+        """Read the file in the current directory that has one of `names`, if any. Returns None in the user's
+        own configuration directory.
 
         Raises `ConfigError` if there are several, because only one would be used.
         """
@@ -170,8 +168,8 @@ class Trust:
             return True
         if file.path in self._answers:
             return self._answers[file.path]
-        files = {_TREE: file.fingerprint}  # raises before the person is asked, if the directory is too large
-        answer = _member(self._stored(), str(file.path), dict)
+        files = {_TREE_KEY: file.fingerprint}  # raises for a too large directory, before a person is asked
+        answer = _member_of(self._stored_answers(), str(file.path), dict)
         if answer.get("files") != files:
             raise UntrustedError(file)
         accepted = answer.get("accepted") is True
@@ -183,8 +181,8 @@ class Trust:
     def remember(self, file: ProjectFile, *, accepted: bool) -> None:
         """Store the decision for later runs. Raises `OSError`; for this run it applies even then."""
         self._answers[file.path] = accepted
-        answer = {"accepted": accepted, "files": {_TREE: file.fingerprint}}
-        answers = self._stored() | {str(file.path): answer}
+        answer = {"accepted": accepted, "files": {_TREE_KEY: file.fingerprint}}
+        answers = self._stored_answers() | {str(file.path): answer}
         text = json.dumps({"answers": answers}, indent=1, ensure_ascii=False)
         directory = user_directory(self.environment)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -197,76 +195,84 @@ class Trust:
                 Path(partial.name).unlink()
                 raise
 
-    def _stored(self) -> dict[str, Any]:
+    def _stored_answers(self) -> dict[str, Any]:
         path = user_directory(self.environment) / _STORE
         if not path.is_file():
             return {}
-        return _member(read_document(path, advice="it was there a moment ago"), "answers", dict)
+        return _member_of(read_document(path, advice="it was there a moment ago"), "answers", dict)
 
 
-def _tree(directory: Path, names: set[str]) -> Iterator[Path]:
-    """Yield the files below `directory` that count, and the links, in a fixed order."""
-    left_out = _LARGE - names
-    for base, directories, files in os.walk(directory, onerror=_unreadable):
-        directories[:] = sorted(set(directories) - left_out)
+def _paths_to_hash(directory: Path, names: set[str]) -> Iterator[Path]:
+    """Yield the files below `directory` that could be run, and all links, in a fixed order. `names` are the
+    words in the configuration file."""
+    skipped = _LARGE_DIRECTORIES - names
+    for base, directories, files in os.walk(directory, onerror=_raise_unreadable):
+        directories[:] = sorted(set(directories) - skipped)
         for name in sorted([*files, *directories]):
             path = Path(base, name)
-            if path.is_symlink() or (path.is_file() and (name in names or not _is_inert(path))):
+            if path.is_symlink() or (path.is_file() and (name in names or not _cannot_run(path))):
                 yield path
 
 
-def _is_inert(path: Path) -> bool:
+def _content_of(path: Path) -> bytes:
+    """Return the content of a file; for a link, its target and the content there."""
+    target = os.fsencode(path.readlink()) if path.is_symlink() else b""
+    return target + path.read_bytes() if path.is_file() else target
+
+
+def _cannot_run(path: Path) -> bool:
+    """Return True for media, and for bytecode that Python checks against its source."""
     if path.parent.name == "__pycache__" and path.suffix == ".pyc":
         with path.open("rb") as file:
-            return file.read(8)[4:] == bytes(4)  # PEP 552: valid by the time and size of its source
-    return path.suffix.lower() in _MEDIA and not os.access(path, os.X_OK)
+            return file.read(8)[4:] == bytes(4)  # PEP 552: checked by the time and size of the source
+    return path.suffix.lower() in _MEDIA_SUFFIXES and not os.access(path, os.X_OK)
 
 
-def _unreadable(error: OSError) -> NoReturn:
+def _raise_unreadable(error: OSError) -> NoReturn:
     raise ConfigError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
 
 # --- what a file would do ------------------------------------------------------------------------------
 
 
-def _member(values: object, key: str, kind: type[T]) -> T:
-    """Return a member of a table; empty if there is none of this kind."""
+def _member_of(values: object, key: str, kind: type[T]) -> T:
+    """Return a member of a table; an empty one if it is missing, or of another kind."""
     member = values.get(key) if isinstance(values, dict) else None
     return member if isinstance(member, kind) else kind()
 
 
 def _server_effects(values: object) -> Iterator[tuple[str, str]]:
-    for name, entry in _member(values, "mcpServers", dict).items():
+    for name, entry in _member_of(values, "mcpServers", dict).items():
         if not isinstance(entry, dict):
             continue
-        settings = _member(entry, "playhead", dict)
+        settings = _member_of(entry, "playhead", dict)
         if "command" in entry:
-            words = [str(entry["command"]), *map(str, _member(entry, "args", list))]
+            words = [str(entry["command"]), *map(str, _member_of(entry, "args", list))]
             where = f" in {entry['cwd']}" if entry.get("cwd") else ""
             yield "start", f"{name}: {shlex.join(words)}{where}"
         else:
             yield "connect to", f"{name}: {entry.get('url')}"
         for key, what in (("env", "environment"), ("headers", "headers")):
-            if names := _member(entry, key, dict):
+            if names := _member_of(entry, key, dict):
                 yield "pass on", f"{name}: {what} {', '.join(names)}"
-        if origins := _member(settings, "allow_origins", list):
+        if origins := _member_of(settings, "allow_origins", list):
             yield "allow", f"{name}: links to {', '.join(map(str, origins))}"
-        if paths := _member(settings, "allow_paths", list):
+        if paths := _member_of(settings, "allow_paths", list):
             yield "allow", f"{name}: playing files below {', '.join(map(str, paths))}"
         if cache := settings.get("cache"):
             yield "store", f"{name}: what it reads, in {cache}"
         if settings.get("trust_structured"):
             yield "allow", f"{name}: structured responses"
-        if _member(entry, "tls", dict).get("verify") is False:
+        if _member_of(entry, "tls", dict).get("verify") is False:
             yield "allow", f"{name}: unverified TLS"
 
 
 def _tool_effects(values: object) -> Iterator[tuple[str, str]]:
-    for module in _member(values, "modules", list):
+    for module in _member_of(values, "modules", list):
         yield "run", f"module {module}"
-    for name, entry in _member(values, "tools", dict).items():
+    for name, entry in _member_of(values, "tools", dict).items():
         for key, verb in _TOOL_EFFECTS.items():
             if isinstance(entry, dict) and entry.get(key):
                 yield verb, f"{name}: {entry[key]}"
-    if approvals := _member(values, "approvals", dict):
+    if approvals := _member_of(values, "approvals", dict):
         yield "set approvals", f"{json.dumps(approvals, ensure_ascii=False)} (yours stay in force)"

@@ -1,4 +1,4 @@
-"""Content of a tool result: blocks typed with the SDK's models, alongside the raw objects."""
+"""The content of a tool result: its blocks, as raw objects and in the SDK's types."""
 
 from __future__ import annotations
 

@@ -1,23 +1,24 @@
 """Detection of audio formats by first bytes, MIME type or name.
 
-Pure tables. The classifier uses them to detect audio links, the player to choose a decoder.
+The classifier uses these tables to detect audio links, the player to choose a decoder.
 """
 
 from __future__ import annotations
 
 import enum
 import mimetypes
+from collections.abc import Callable
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from playhead.content.coded_frames import adts_frame, mpeg_frame
+from playhead.content.coded_frames import CodedFrame, adts_frame, mpeg_frame
 
 SNIFF_BYTES = 64
-"""Covers an Ogg page header and the codec name in the first packet (28 + 8 bytes)."""
+"""The number of bytes for `sniff`. They cover an Ogg page header and the name of its codec (28 + 8 bytes)."""
 
 
 class AudioFormat(enum.Enum):
-    """Audio formats, by the names listeners use."""
+    """Audio formats, with their names for listeners."""
 
     MP3 = "MP3"
     FLAC = "FLAC"
@@ -35,7 +36,7 @@ class AudioFormat(enum.Enum):
     TEXT = "text, not audio"
 
 
-_MIME = {
+_FORMAT_BY_MIME = {
     "audio/mpeg": AudioFormat.MP3,
     "audio/mp3": AudioFormat.MP3,
     "audio/x-mp3": AudioFormat.MP3,
@@ -61,14 +62,14 @@ _MIME = {
     "audio/pcm": AudioFormat.PCM,
     "audio/x-pcm": AudioFormat.PCM,
 }
-MIME_OF = {audio_format: kind for kind, audio_format in reversed(_MIME.items())} | {
+MIME_OF = {audio_format: kind for kind, audio_format in reversed(_FORMAT_BY_MIME.items())} | {
     AudioFormat.VORBIS: "audio/ogg",
     AudioFormat.OPUS: "audio/ogg; codecs=opus",
     AudioFormat.OGG_FLAC: "audio/ogg; codecs=flac",
     AudioFormat.OGG: "audio/ogg",
 }
 """The MIME types of files. In Ogg they name the codec (RFC 5334): `audio/ogg` alone used to mean Vorbis."""
-_SUFFIX = {
+_FORMAT_BY_SUFFIX = {
     ".mp3": AudioFormat.MP3,
     ".flac": AudioFormat.FLAC,
     ".wav": AudioFormat.WAV,
@@ -114,12 +115,12 @@ def sniff(head: bytes) -> AudioFormat | None:
         return AudioFormat.MIDI
     if _is_text(head):
         return AudioFormat.TEXT
-    return _sniff_sync(head)
+    return _sniff_frame_header(head)
 
 
 def format_of_mime(mime_type: str | None) -> AudioFormat | None:
     """Return the format for a MIME type, ignoring case and parameters, or None if unknown."""
-    return _MIME.get(split_mime(mime_type)[0]) if mime_type else None
+    return _FORMAT_BY_MIME.get(split_mime(mime_type)[0]) if mime_type else None
 
 
 def mime_of(audio_format: AudioFormat | None) -> str | None:
@@ -128,26 +129,26 @@ def mime_of(audio_format: AudioFormat | None) -> str | None:
 
 
 def mime_of_file(name: str, head: bytes) -> str | None:
-    """Return the MIME type of an audio file, in a format that playhead plays or another one.
+    """Return the MIME type of an audio file, whether playhead can play it or not; None for another file.
 
-    The signature in `head`, its first bytes, decides, else its suffix. None if the suffix does not name
-    audio.
+    A signature in `head`, the first bytes, decides. Without one, the suffix of `name` does.
     """
-    label = _SUFFIX.get(PurePath(name).suffix.lower())
-    guessed = mimetypes.guess_type(f"x{PurePath(name).suffix}")[0] or ""
+    suffix = PurePath(name).suffix
+    named_format = _FORMAT_BY_SUFFIX.get(suffix.lower())
+    guessed_mime = mimetypes.guess_type(f"x{suffix}")[0] or ""
     actual = sniff(head)
-    if label is None and (actual is AudioFormat.TEXT or not guessed.startswith("audio/")):
+    if named_format is None and (actual is AudioFormat.TEXT or not guessed_mime.startswith("audio/")):
         return None
     if actual is AudioFormat.WEBM and b"matroska" in head:
         return "audio/matroska"
     if actual is None or not has_signature(head) or head[:3] == b"ID3":  # any format may follow a tag
-        actual = label
-    return guessed if actual is None else MIME_OF[actual]
+        actual = named_format
+    return guessed_mime if actual is None else MIME_OF[actual]
 
 
 def format_of_uri(uri: str | None) -> AudioFormat | None:
     """Return the format for the suffix of a URI's path, or None if unknown."""
-    return _SUFFIX.get(_suffix(uri))
+    return _FORMAT_BY_SUFFIX.get(_suffix(uri))
 
 
 def _suffix(uri: str | None) -> str:
@@ -172,7 +173,7 @@ def split_mime(mime_type: str) -> tuple[str, dict[str, str]]:
 
 def has_signature(head: bytes) -> bool:
     """Return True for a real signature, False for text or a mere frame sync (eleven set bits)."""
-    return _sniff_sync(head) is None and sniff(head) is not AudioFormat.TEXT
+    return _sniff_frame_header(head) is None and sniff(head) is not AudioFormat.TEXT
 
 
 def _is_text(head: bytes) -> bool:
@@ -182,7 +183,7 @@ def _is_text(head: bytes) -> bool:
     return len(head) >= 4 and all(byte in b"\t\n\r" or 0x20 <= byte < 0x7F for byte in head)
 
 
-def _sniff_sync(head: bytes) -> AudioFormat | None:
+def _sniff_frame_header(head: bytes) -> AudioFormat | None:
     """Detect an MPEG audio frame header (ISO 11172-3, 2.4.1.3); its layer bits distinguish it from ADTS."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return None
@@ -195,13 +196,13 @@ def _sniff_sync(head: bytes) -> AudioFormat | None:
     return AudioFormat.MP3
 
 
-_ALSO_FILMS = frozenset({".mp4", ".webm"})
-"""Suffixes of video as often as of audio, so that they alone are not enough to play a file."""
-AUDIO_SUFFIXES = tuple(suffix for suffix in _SUFFIX if suffix not in _ALSO_FILMS)
+_VIDEO_SUFFIXES = frozenset({".mp4", ".webm"})
+"""These suffixes are as common for video as for audio, so that they are not enough to play a file."""
+AUDIO_SUFFIXES = tuple(suffix for suffix in _FORMAT_BY_SUFFIX if suffix not in _VIDEO_SUFFIXES)
 """The suffixes of files that hold audio and nothing else."""
-_SUFFIX_CHARS = 5
-"""Longest file type suffix: `.xhtml`, `.jpeg`. Anything longer or without letters belongs to a title."""
-_INCONCLUSIVE = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/binary"})
+_MAX_SUFFIX_CHARS = 5
+"""The longest suffix of a file type: `.xhtml`. Anything longer or without letters belongs to a title."""
+_INCONCLUSIVE_MIME = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/binary"})
 
 
 def is_audio(mime_type: str | None, uri: str | None) -> bool | None:
@@ -211,20 +212,20 @@ def is_audio(mime_type: str | None, uri: str | None) -> bool | None:
     Vorbis, before RFC 5334 registered `audio/ogg`).
     """
     kind = (mime_type or "").partition(";")[0].strip().lower()
-    if kind not in _INCONCLUSIVE:
+    if kind not in _INCONCLUSIVE_MIME:
         return kind.startswith("audio/") or kind == "application/ogg"
     suffix = _suffix(uri)
-    if suffix in _ALSO_FILMS:
+    if suffix in _VIDEO_SUFFIXES:
         return False
-    if suffix in _SUFFIX:
+    if suffix in _FORMAT_BY_SUFFIX:
         return True
-    return False if _names_a_type(suffix) else None
+    return False if _is_file_type(suffix) else None
 
 
-def _names_a_type(suffix: str) -> bool:
+def _is_file_type(suffix: str) -> bool:
     """Return True for a plausible file type, unlike the dots in `Mr.%20Brightside` and `track.42`."""
     name = suffix[1:]
-    return len(name) <= _SUFFIX_CHARS and name.isascii() and name.isalnum() and not name.isdigit()
+    return len(name) <= _MAX_SUFFIX_CHARS and name.isascii() and name.isalnum() and not name.isdigit()
 
 
 HEADER_BYTES = 8192
@@ -236,11 +237,12 @@ _UTF16_MARK = b"\xff\xfe"
 
 
 def header_format(head: bytes, size_bytes: int, *, labelled: bool) -> AudioFormat | None:
-    """Return the format of data that begin with a whole header of audio, otherwise None.
+    """Return the format of data that begins with a whole audio header; otherwise None.
 
-    Stricter than `sniff`, for data of unknown origin: sizes and versions must be right, and MPEG audio or
-    ADTS begin with two frames. Pass `HEADER_BYTES`, or all data if shorter. `labelled` is True if a MIME type
-    names audio: containers that are also used for films are accepted only then.
+    This is stricter than `sniff`, for data of unknown origin: sizes and versions must be right, and MPEG
+    audio or ADTS must begin with two frames. Pass `HEADER_BYTES` of the data, or all of it if shorter, and
+    its size. `labelled` is True if a MIME type names audio; without it, containers that often hold video are
+    None.
     """
     audio_format, is_whole = sniff(head), False
     match audio_format:
@@ -255,21 +257,33 @@ def header_format(head: bytes, size_bytes: int, *, labelled: bool) -> AudioForma
         case AudioFormat.WEBM:
             is_whole = labelled
         case AudioFormat.MP3 if head[:3] == b"ID3":
-            tag_bytes = sum(size << 7 * (9 - at) for at, size in enumerate(head[6:10], 6))
-            is_sized = max(head[6:10], default=255) < 128 and tag_bytes < size_bytes
-            is_whole = head[3:4] in (b"\2", b"\3", b"\4") and is_sized
+            is_whole = head[3:4] in (b"\2", b"\3", b"\4") and _has_id3_size(head, size_bytes)
         case AudioFormat.MP3:
-            is_whole = (frame := mpeg_frame(head, 0)) is not None and bool(mpeg_frame(head, frame.size_bytes))
+            is_whole = _begins_with_two(mpeg_frame, head)
         case AudioFormat.AAC:
-            is_whole = (unit := adts_frame(head, 0)) is not None and bool(adts_frame(head, unit.size_bytes))
+            is_whole = _begins_with_two(adts_frame, head)
     return audio_format if is_whole else None
 
 
-def is_playable_audio(head: bytes) -> bool:
-    """Return True if a resource that begins with `head` should be played without a request.
+def _has_id3_size(head: bytes, size_bytes: int) -> bool:
+    """Return True if the size of an ID3 tag has bytes below 128 only, and is less than that of the data."""
+    digits = head[6:10]
+    if not digits or max(digits) >= 128:
+        return False
+    tag_bytes = sum(digit << shift for digit, shift in zip(digits, (21, 14, 7, 0), strict=False))
+    return tag_bytes < size_bytes
 
-    Matroska and MP4 hold films as often as music, so they are not, except for the audio-only brands of MP4.
-    Their suffixes do not suffice either (`is_audio`).
+
+def _begins_with_two(read_frame: Callable[[bytes, int], CodedFrame | None], head: bytes) -> bool:
+    frame = read_frame(head, 0)
+    return frame is not None and read_frame(head, frame.size_bytes) is not None
+
+
+def is_playable_audio(head: bytes) -> bool:
+    """Return True if playhead should play a resource that begins with `head`, even if nobody asked for it.
+
+    Matroska and MP4 hold films as often as music, so it is False for them, except for MP4 of a brand that
+    holds audio only. Their suffixes do not suffice either (`is_audio`).
     """
     match sniff(head):
         case None | AudioFormat.TEXT | AudioFormat.WEBM:

@@ -1,10 +1,10 @@
-"""The types of content blocks, one row each: the fields by which a block is parsed and validated.
+"""The types of content blocks, one row each, with the fields for parsing and for validation.
 
-Parsing and validation both check the JSON types. Parsing accepts null for an optional field, and any string
-that can be encoded as UTF-8; the SDK's types then accept the block, too, with the same values. Validation
-also checks the syntax of strings.
+Both check the JSON types. Parsing accepts null for an optional field, and any string that can be encoded as
+UTF-8; the SDK's types then accept the block, too, with the same values. Validation also checks the syntax of
+strings.
 
-A new type is a row here, its class in `content.types.KNOWN`, and its kind in `results.kinds.view_of`.
+To add a type, add a row here, its class to `content.types.KNOWN`, and its kind to `results.kinds.view_of`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Field:
     required: bool = False
     expected: str = ""
     problem: Callable[[str], str | None] | None = None
-    """Returns the defect of a string, or None."""
+    """Returns the defect of a string, or None, for validation."""
     fits: Check | None = None
-    """Accepts a value while parsing; None for any string, or any object."""
+    """Returns True for a valid value, for parsing. None accepts any string, or any object."""
 
 
 def _is_text(value: object) -> bool:
@@ -54,21 +54,22 @@ def _is_fraction(value: object) -> bool:
     return type(value) in (int, float) and 0 <= value <= 1  # type: ignore[operator] # a number
 
 
-def _list_of(check: Check) -> Check:
+def _is_list_of(check: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(check, value))
 
 
-def _one_of(*values: str) -> Check:
+def _is_one_of(*values: str) -> Check:
     return lambda value: value in values
 
 
-def _object_of(*fields: Field) -> Check:
-    checks = [
-        (field.name, field.required, field.fits or (_is_object if field.kind == "object" else _is_text))
-        for field in fields
-    ]
-    required = [(name, check) for name, is_required, check in checks if is_required]
-    optional = [(name, check) for name, is_required, check in checks if not is_required]
+def _is_object_of(*fields: Field) -> Check:
+    """Return a check for an object with valid values of `fields`. It may have other fields, too."""
+
+    def check_of(field: Field) -> Check:
+        return field.fits or (_is_object if field.kind == "object" else _is_text)
+
+    required = [(field.name, check_of(field)) for field in fields if field.required]
+    optional = [(field.name, check_of(field)) for field in fields if not field.required]
     return lambda value: (
         isinstance(value, dict)
         and all(name in value and check(value[name]) for name, check in required)
@@ -84,11 +85,11 @@ def uri_field(name: str, *, required: bool = False) -> Field:
     return Field(name=name, required=required, expected="a URI (RFC 3986)", problem=uri_problem)
 
 
-def _mime(*, required: bool = False) -> Field:
+def _mime_field(*, required: bool = False) -> Field:
     return Field(name="mimeType", required=required, expected="a MIME type (RFC 6838)", problem=mime_problem)
 
 
-def _base64(name: str) -> Field:
+def _base64_field(name: str) -> Field:
     return Field(
         name=name,
         required=True,
@@ -111,23 +112,28 @@ def _theme_problem(text: str) -> str | None:
 SIZE: Final = Field(name="", expected="WxH, such as 48x48, or any", problem=_size_problem)
 ICON: Final = (
     uri_field("src", required=True),
-    _mime(),
-    Field(name="sizes", kind="array", fits=_list_of(_is_text)),
-    Field(name="theme", expected="light or dark", problem=_theme_problem, fits=_one_of("light", "dark")),
+    _mime_field(),
+    Field(name="sizes", kind="array", fits=_is_list_of(_is_text)),
+    Field(name="theme", expected="light or dark", problem=_theme_problem, fits=_is_one_of("light", "dark")),
 )
-ICONS: Final = Field(name="icons", kind="array", fits=_list_of(_object_of(*ICON)))
+ICONS: Final = Field(name="icons", kind="array", fits=_is_list_of(_is_object_of(*ICON)))
 ANNOTATIONS: Final = (
-    Field(name="audience", kind="array", fits=_list_of(_one_of("user", "assistant"))),
+    Field(name="audience", kind="array", fits=_is_list_of(_is_one_of("user", "assistant"))),
     Field(name="priority", kind="number", fits=_is_fraction),
     Field(name="lastModified", expected="an ISO 8601 time", problem=time_problem),
 )
 _META: Final = Field(name="_meta", kind="object")
-COMMON: Final = (Field(name="annotations", kind="object", fits=_object_of(*ANNOTATIONS)), _META)
+COMMON: Final = (Field(name="annotations", kind="object", fits=_is_object_of(*ANNOTATIONS)), _META)
 """Optional fields of every block."""
-TEXT_CONTENTS: Final = (uri_field("uri", required=True), _mime(), text_field("text", required=True), _META)
-BLOB_CONTENTS: Final = (uri_field("uri", required=True), _mime(), _base64("blob"), _META)
-_IS_TEXT_CONTENTS: Final = _object_of(*TEXT_CONTENTS)
-_IS_BLOB_CONTENTS: Final = _object_of(*BLOB_CONTENTS)
+TEXT_CONTENTS: Final = (
+    uri_field("uri", required=True),
+    _mime_field(),
+    text_field("text", required=True),
+    _META,
+)
+BLOB_CONTENTS: Final = (uri_field("uri", required=True), _mime_field(), _base64_field("blob"), _META)
+_IS_TEXT_CONTENTS: Final = _is_object_of(*TEXT_CONTENTS)
+_IS_BLOB_CONTENTS: Final = _is_object_of(*BLOB_CONTENTS)
 
 
 def _is_contents(value: object) -> bool:
@@ -137,7 +143,7 @@ def _is_contents(value: object) -> bool:
 
 
 class BlockType:
-    """One type. The first of its fields is essential: without it, a block is an `UnknownBlock`."""
+    """One type of block. Its first field is essential: without it, a block is an `UnknownBlock`."""
 
     def __init__(self, *fields: Field, since: str | None) -> None:
         """`since` is the revision that introduced the type; None for a draft."""
@@ -147,21 +153,21 @@ class BlockType:
         self.essential = fields[0].name
         self.has_data = self.essential == "data"
         """True if the block is base64 with a MIME type."""
-        self.fits = _object_of(*fields, *COMMON)
+        self.fits = _is_object_of(*fields, *COMMON)
 
 
-_SIZE_BYTES: Final = Field(name="size", kind="integer", fits=_is_size)
+_SIZE_FIELD: Final = Field(name="size", kind="integer", fits=_is_size)
 BLOCK_TYPES: Final[Mapping[str, BlockType]] = {
     "text": BlockType(text_field("text", required=True), since="2024-11-05"),
-    "image": BlockType(_base64("data"), _mime(required=True), since="2024-11-05"),
-    "audio": BlockType(_base64("data"), _mime(required=True), since="2025-03-26"),
+    "image": BlockType(_base64_field("data"), _mime_field(required=True), since="2024-11-05"),
+    "audio": BlockType(_base64_field("data"), _mime_field(required=True), since="2025-03-26"),
     "resource_link": BlockType(
         uri_field("uri", required=True),
         text_field("name", required=True),
         text_field("title"),
         text_field("description"),
-        _mime(),
-        _SIZE_BYTES,
+        _mime_field(),
+        _SIZE_FIELD,
         ICONS,
         since="2025-06-18",
     ),
@@ -173,11 +179,11 @@ BLOCK_TYPES: Final[Mapping[str, BlockType]] = {
             name="file",
             kind="object",
             required=True,
-            fits=_object_of(
+            fits=_is_object_of(
                 uri_field("uri", required=True),
                 text_field("name"),
-                _mime(),
-                _SIZE_BYTES,
+                _mime_field(),
+                _SIZE_FIELD,
                 Field(name="digest", kind="object"),
             ),
         ),

@@ -1,12 +1,12 @@
-"""Content blocks: the raw object alongside a typed view.
+"""Content blocks: the raw object, and its content in the SDK's types.
 
-A block is checked when it is parsed, and typed when a program reads `content`: the SDK's types take 100 ms to
-load, and playing needs none. They are loaded earlier for a block with an invalid field (`content.mending`).
+Parsing checks a block, but makes its `content` only when a program reads it: the SDK's types take 100 ms to
+load, and playing needs none. Only a block with an invalid field needs them at once (`content.mending`).
 Dumping returns the raw objects unchanged, because the SDK's types drop unknown fields and turn `priority: 1`
 into `1.0`.
 
-Long base64 that arrives as a view of its message (`messages.parse_message`) stays a view in `fields`: a copy
-of 63 MiB costs more than receiving it. In `raw` and `content` it becomes a string when they are read.
+Long base64 arrives as a view of its message (`messages.decode`), and stays a view in `fields`: a copy of 63
+MiB costs more than receiving it. In `raw` and `content` it becomes a string when a program reads them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class UnknownBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block(Postponed):
-    """One content block: the object received, and its typed view."""
+    """One content block: the received object, and its content in the SDK's types."""
 
     raw: Any
     """The value received: an object, unless the server sent something else."""
@@ -57,14 +57,14 @@ class Block(Postponed):
 
     @property
     def outline(self) -> TypedContent | UnknownBlock:
-        """`content`, maybe with an empty string in place of its base64, for reading the other fields."""
+        """`content` for reading other fields than base64, which may be an empty string here."""
         if isinstance(self.payload, memoryview) and isinstance(received := source_of(self), dict):
-            return _outline(received)
+            return _content_without_base64(received)
         return self.content
 
     @property
     def payload(self) -> Base64Text | None:
-        """The base64 of an image, audio or a blob as received, for decoding, which accepts a view."""
+        """The base64 of an image, audio or a blob as received: for `decode_base64`, which accepts a view."""
         if (fields := self.fields) is None:
             return None
         payload: Base64Text | None = None
@@ -88,10 +88,10 @@ def parse_block(raw: object) -> Block:
         block = Block(raw=raw, content=unknown)
         views = [key for holder, key in _base64_places(raw) if isinstance(holder[key], memoryview)]
         if not views:
-            postpone(block, raw, content=_content)
+            postpone(block, raw, content=_typed_content)
             return block
         if (kind == "resource" and views == ["blob"]) or (block_type.has_data and views == ["data"]):
-            postpone(block, raw, raw=_with_strings, content=_content)
+            postpone(block, raw, raw=_with_strings, content=_typed_content)
             return block
     raw = _with_strings(raw)
     if block_type is None:
@@ -101,13 +101,13 @@ def parse_block(raw: object) -> Block:
     return mended(kind, raw)
 
 
-def _content(received: dict[str, Any]) -> TypedContent:
+def _typed_content(received: dict[str, Any]) -> TypedContent:
     from playhead.content.types import typed
 
     return typed(received["type"], _with_strings(received))
 
 
-def _outline(received: dict[str, Any]) -> TypedContent:
+def _content_without_base64(received: dict[str, Any]) -> TypedContent:
     from playhead.content.types import typed
 
     if received["type"] == "resource":

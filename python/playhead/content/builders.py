@@ -1,11 +1,11 @@
-"""Builders of tool results in the SDK's types, validated on construction, and from an HTTP response.
+"""Builders of tool results in the SDK's types, from values or from an HTTP response.
 
-Absent fields are omitted from the dumped JSON, never null. An invalid argument raises `UsageError` with its
-name, the expected value and the actual one, before any client sees the result.
+The builders validate their arguments, so that no client sees an invalid result: they raise `UsageError` with
+the name of the argument, the expected value and the actual one. The dumped JSON has no absent field as null.
 
-The result of an HTTP response has one block for the body, and the request's details in `_meta`: of the block
-as well as of the result, because many clients pass on the blocks alone. A query often holds a key, so its
-values are redacted.
+The result for an HTTP response has one block with the body. Both the result and the block have the details of
+the request in `_meta`, because many clients pass on only the blocks. A query often holds a secret
+key, so its values are redacted.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ def create_annotations(
     roles = None if audience is None else list(audience)
     for role in roles or ():
         if role not in ("user", "assistant"):
-            raise _wrong("annotations.audience", "user or assistant", repr(role))
+            raise _unexpected("annotations.audience", "user or assistant", repr(role))
     if priority is not None:
         _require_fraction("annotations.priority", priority)
     if isinstance(last_modified, datetime):
         if last_modified.tzinfo is None:
-            raise _wrong("annotations.last_modified", "a datetime with a time zone", "one without")
+            raise _unexpected("annotations.last_modified", "a datetime with a time zone", "one without")
         last_modified = last_modified.isoformat().replace("+00:00", "Z")
     elif last_modified is not None:
         _require(str, "annotations.last_modified", last_modified)
         if problem := time_problem(last_modified):
-            raise _wrong("annotations.last_modified", "an ISO 8601 time", problem)
+            raise _unexpected("annotations.last_modified", "an ISO 8601 time", problem)
     return Annotations(audience=roles, priority=priority, last_modified=last_modified)
 
 
@@ -76,7 +76,11 @@ def create_text_content(
     text: str, *, annotations: Annotations | None = None, meta: Mapping[str, object] | None = None
 ) -> TextContent:
     """Build a text block. Raises `UsageError` for text that cannot be encoded as UTF-8."""
-    return TextContent(text=_text("text", text), annotations=_checked(annotations), _meta=_meta("meta", meta))
+    return TextContent(
+        text=_require_text("text", text),
+        annotations=_require_annotations(annotations),
+        _meta=_require_meta("meta", meta),
+    )
 
 
 def create_image_content(
@@ -86,17 +90,17 @@ def create_image_content(
     annotations: Annotations | None = None,
     meta: Mapping[str, object] | None = None,
 ) -> ImageContent:
-    """Build an image block. `data` is bytes, or base64 (RFC 4648, padded), which is validated.
+    """Build an image block. `data` is bytes, or base64 (RFC 4648, padded).
 
     Raises `UsageError` for invalid base64, and for a MIME type other than `image/…`.
     """
-    if not _mime("mime_type", mime_type).lower().startswith("image/"):
-        raise _wrong("mime_type", "an image/… type", repr(mime_type))
+    if not _require_mime("mime_type", mime_type).lower().startswith("image/"):
+        raise _unexpected("mime_type", "an image/… type", repr(mime_type))
     return ImageContent(
-        data=_base64("data", data),
+        data=_to_base64("data", data),
         mime_type=mime_type,
-        annotations=_checked(annotations),
-        _meta=_meta("meta", meta),
+        annotations=_require_annotations(annotations),
+        _meta=_require_meta("meta", meta),
     )
 
 
@@ -107,17 +111,17 @@ def create_audio_content(
     annotations: Annotations | None = None,
     meta: Mapping[str, object] | None = None,
 ) -> AudioContent:
-    """Build an audio block. `data` is bytes, or base64 (RFC 4648, padded), which is validated.
+    """Build an audio block. `data` is bytes, or base64 (RFC 4648, padded).
 
     Raises `UsageError` for invalid base64, and for a MIME type that is not audio.
     """
-    if not is_audio(_mime("mime_type", mime_type), None):
-        raise _wrong("mime_type", "an audio/… type, or application/ogg", repr(mime_type))
+    if not is_audio(_require_mime("mime_type", mime_type), None):
+        raise _unexpected("mime_type", "an audio/… type, or application/ogg", repr(mime_type))
     return AudioContent(
-        data=_base64("data", data),
+        data=_to_base64("data", data),
         mime_type=mime_type,
-        annotations=_checked(annotations),
-        _meta=_meta("meta", meta),
+        annotations=_require_annotations(annotations),
+        _meta=_require_meta("meta", meta),
     )
 
 
@@ -139,17 +143,17 @@ def create_resource_link(
     or a negative size.
     """
     if size_bytes is not None and _require(int, "size_bytes", size_bytes) < 0:
-        raise _wrong("size_bytes", "0 or more", str(size_bytes))
+        raise _unexpected("size_bytes", "0 or more", str(size_bytes))
     return ResourceLink(
-        uri=_uri("uri", uri),
-        name=_text("name", name),
-        title=None if title is None else _text("title", title),
-        description=None if description is None else _text("description", description),
-        mime_type=None if mime_type is None else _mime("mime_type", mime_type),
+        uri=_require_uri("uri", uri),
+        name=_require_text("name", name),
+        title=None if title is None else _require_text("title", title),
+        description=None if description is None else _require_text("description", description),
+        mime_type=None if mime_type is None else _require_mime("mime_type", mime_type),
         size=size_bytes,
         icons=None if icons is None else list(icons),
-        annotations=_checked(annotations),
-        _meta=_meta("meta", meta),
+        annotations=_require_annotations(annotations),
+        _meta=_require_meta("meta", meta),
     )
 
 
@@ -163,22 +167,28 @@ def create_embedded_resource(
     annotations: Annotations | None = None,
     meta: Mapping[str, object] | None = None,
 ) -> EmbeddedResource:
-    """Build an embedded resource with either `text`, or `blob` as bytes or base64, which is validated.
+    """Build an embedded resource with either `text`, or `blob` as bytes or base64.
 
-    `resource_meta` is the `_meta` of the contents, `meta` the block's. Raises `UsageError` for both or
-    neither of `text` and `blob`, and for the same reasons as the other builders.
+    `resource_meta` is the `_meta` of the contents, `meta` the block's. Raises `UsageError` for both
+    or neither of `text` and `blob`, and for the same reasons as the other builders.
     """
     if (text is None) == (blob is None):
-        raise _wrong("text and blob", "exactly one of them", "neither" if text is None else "both")
+        raise _unexpected("text and blob", "exactly one of them", "neither" if text is None else "both")
     contents: TextResourceContents | BlobResourceContents
-    _uri("uri", uri)
-    kind = None if mime_type is None else _mime("mime_type", mime_type)
-    inner = _meta("resource_meta", resource_meta)
+    _require_uri("uri", uri)
+    kind = None if mime_type is None else _require_mime("mime_type", mime_type)
+    inner = _require_meta("resource_meta", resource_meta)
     if text is not None:
-        contents = TextResourceContents(uri=uri, text=_text("text", text), mime_type=kind, _meta=inner)
+        contents = TextResourceContents(
+            uri=uri, text=_require_text("text", text), mime_type=kind, _meta=inner
+        )
     else:
-        contents = BlobResourceContents(uri=uri, blob=_base64("blob", blob), mime_type=kind, _meta=inner)
-    return EmbeddedResource(resource=contents, annotations=_checked(annotations), _meta=_meta("meta", meta))
+        contents = BlobResourceContents(uri=uri, blob=_to_base64("blob", blob), mime_type=kind, _meta=inner)
+    return EmbeddedResource(
+        resource=contents,
+        annotations=_require_annotations(annotations),
+        _meta=_require_meta("meta", meta),
+    )
 
 
 def create_tool_response(
@@ -190,20 +200,21 @@ def create_tool_response(
 ) -> CallToolResult:
     """Build the complete result of a tool call.
 
-    `structured_content` is any JSON value (before 2026-07-28 only an object). Without other content its JSON
-    is added as a text block, as the specification recommends for clients that do not read it. Raises
-    `UsageError` for anything but blocks, and for values that JSON cannot represent (NaN, bytes, cycles).
+    `structured_content` is any JSON value (before 2026-07-28 only an object). If there is no other content,
+    its JSON becomes a text block, as the specification recommends for clients that do not read structured
+    content. Raises `UsageError` for content other than blocks, and for values that JSON cannot represent
+    (NaN, bytes, cycles).
     """
     if isinstance(content, str | bytes | Mapping) or not isinstance(content, Iterable):
-        raise _wrong("content", "a list of blocks (create_text_content makes one)", kind_of(content))
+        raise _unexpected("content", "a list of blocks (create_text_content makes one)", kind_of(content))
     blocks = list(content)
     for index, block in enumerate(blocks):
         if not isinstance(block, StandardContent):
-            raise _wrong(f"content[{index}]", "a block that a builder made", type(block).__name__)
+            raise _unexpected(f"content[{index}]", "a block that a builder made", type(block).__name__)
     _require(bool, "is_error", is_error)
-    result = CallToolResult(content=list(blocks), is_error=is_error, _meta=_meta("meta", meta))
+    result = CallToolResult(content=list(blocks), is_error=is_error, _meta=_require_meta("meta", meta))
     if structured_content is not ABSENT:
-        text = _json("structured_content", structured_content)
+        text = _to_json("structured_content", structured_content)
         result.structured_content = structured_content
         if not blocks:
             result.content.append(TextContent(text=text))
@@ -213,7 +224,7 @@ def create_tool_response(
 def dump(value: CallToolResult | TypedContent | Block) -> dict[str, Any]:
     """Return the JSON to send, with wire names and without absent fields; for a `Block`, the raw object.
 
-    `structuredContent: null` is preserved if set explicitly, as are nulls inside `_meta` and structured
+    It keeps `structuredContent: null` if set explicitly, and nulls inside `_meta` and structured
     content.
     """
     if isinstance(value, Block):
@@ -225,77 +236,79 @@ def dump(value: CallToolResult | TypedContent | Block) -> dict[str, Any]:
     return wire
 
 
-def _wrong(where: str, expected: str, actual: str) -> UsageError:
+def _unexpected(where: str, expected: str, actual: str) -> UsageError:
     return UsageError(f"{where}: expected {expected}, got {actual}")
 
 
 def _require(kind: type[_Typed], where: str, value: object) -> _Typed:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _wrong(where, f"a value of type {kind.__name__}", type(value).__name__)
+        raise _unexpected(where, f"a value of type {kind.__name__}", type(value).__name__)
     return value
 
 
 def _require_fraction(where: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise _wrong(where, "a number from 0 to 1", repr(value))
+        raise _unexpected(where, "a number from 0 to 1", repr(value))
 
 
-def _text(where: str, text: str) -> str:
+def _require_text(where: str, text: str) -> str:
     try:
         _require(str, where, text).encode()
     except UnicodeEncodeError as error:
-        raise _wrong(
+        raise _unexpected(
             where, "text that can be encoded as UTF-8", f"a lone surrogate at {error.start}"
         ) from None
     return text
 
 
-def _base64(where: str, data: object) -> str:
+def _to_base64(where: str, data: object) -> str:
     if isinstance(data, bytes | bytearray | memoryview):
         return b64encode(data).decode("ascii")
     if not isinstance(data, str):
-        raise _wrong(where, "bytes or a base64 string", type(data).__name__)
+        raise _unexpected(where, "bytes or a base64 string", type(data).__name__)
     if problem := base64_problem(data):
-        raise _wrong(where, "base64 (RFC 4648, padded, no whitespace)", problem)
+        raise _unexpected(where, "base64 (RFC 4648, padded, no whitespace)", problem)
     return data
 
 
-def _mime(where: str, text: str) -> str:
+def _require_mime(where: str, text: str) -> str:
     if problem := mime_problem(_require(str, where, text)):
-        raise _wrong(where, "a MIME type such as audio/mpeg", problem)
+        raise _unexpected(where, "a MIME type such as audio/mpeg", problem)
     return text
 
 
-def _uri(where: str, text: str) -> str:
+def _require_uri(where: str, text: str) -> str:
     if problem := uri_problem(_require(str, where, text)):
-        raise _wrong(where, "an absolute URI, percent-encoded (RFC 3986)", problem)
+        raise _unexpected(where, "an absolute URI, percent-encoded (RFC 3986)", problem)
     return text
 
 
-def _checked(annotations: Annotations | None) -> Annotations | None:
+def _require_annotations(annotations: Annotations | None) -> Annotations | None:
     if annotations is not None and not isinstance(annotations, Annotations):
-        raise _wrong("annotations", "Annotations (create_annotations makes them)", type(annotations).__name__)
+        raise _unexpected(
+            "annotations", "Annotations (create_annotations makes them)", type(annotations).__name__
+        )
     return annotations
 
 
-def _meta(where: str, meta: Mapping[str, object] | None) -> dict[str, Any] | None:
+def _require_meta(where: str, meta: Mapping[str, object] | None) -> dict[str, Any] | None:
     if meta is None:
         return None
     if not isinstance(meta, Mapping):
-        raise _wrong(where, "a mapping", type(meta).__name__)
+        raise _unexpected(where, "a mapping", type(meta).__name__)
     for key in meta:
         if problem := meta_key_problem(_require(str, where, key)):
-            raise _wrong(where, "keys as the specification defines them (prefix.label/name)", problem)
-    _json(where, dict(meta))
+            raise _unexpected(where, "keys as the specification defines them (prefix.label/name)", problem)
+    _to_json(where, dict(meta))
     return dict(meta)
 
 
-def _json(where: str, value: object) -> str:
+def _to_json(where: str, value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise _wrong(where, "a JSON value", f"one that JSON cannot represent ({error})") from None
+        raise _unexpected(where, "a JSON value", f"one that JSON cannot represent ({error})") from None
     return text
 
 
@@ -319,7 +332,7 @@ _TEXT_TYPES: Final = frozenset(
     }
 )
 """The MIME types of text outside `text/…`."""
-_NO_CHARSETS: Final = frozenset(
+_NOT_CHARSETS: Final = frozenset(
     {"idna", "mbcs", "oem", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
 )
 """The Python codecs that are never HTTP charsets. Punycode takes time quadratic in the body."""
@@ -344,11 +357,11 @@ def tool_response_from_http(
     Text becomes a text block (decoded by its charset, invalid bytes replaced). JSON becomes a text block and,
     if it is an object, also `structuredContent`. Images and audio become image and audio blocks, anything
     else an embedded blob under the URL. An empty body becomes one line of text, because some models reject an
-    empty result. `isError` is set outside 200–299. `_meta` of the result and of its block holds `httpStatus`,
-    `method` in upper case, `url`, and `timestamp` (ISO 8601, UTC).
+    empty result. `isError` is true for a status outside 200–299. `_meta` of the result and of its
+    block holds `httpStatus`, `method` in upper case, `url`, and `timestamp` (ISO 8601, UTC).
 
-    The URL is redacted as everywhere (`redacted_url`): without user, password and fragment, and with `…` for
-    query values and for path segments that look random. As the URI of a blob it has `…` percent-encoded.
+    The URL has no user, password and fragment, and `…` for query values and for path segments that look
+    random (`redacted_url`). In the URI of a blob, `…` is percent-encoded.
 
     Args:
         status, method, url, content_type, body: as sent and received; `body` is complete, and decompressed.
@@ -357,12 +370,12 @@ def tool_response_from_http(
     Raises:
         UsageError: a status outside 100–599, an invalid method, or an invalid URL.
     """
-    _check(status, method, url)
-    shown = redacted_url(url)
-    at = datetime.fromtimestamp(now(), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    meta = {"httpStatus": status, "method": method.upper(), "url": shown, "timestamp": at}
-    uri = shown.replace(LEFT_OUT, quote(LEFT_OUT))
-    block, structured = _block(status, uri, (content_type or "").strip(), bytes(body))
+    _check_arguments(status, method, url)
+    shown_url = redacted_url(url)
+    timestamp = datetime.fromtimestamp(now(), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    meta = {"httpStatus": status, "method": method.upper(), "url": shown_url, "timestamp": timestamp}
+    uri = shown_url.replace(LEFT_OUT, quote(LEFT_OUT))
+    block, structured = _block_of_body(status, uri, (content_type or "").strip(), bytes(body))
     return create_tool_response(
         [block.model_copy(update={"meta": dict(meta)})],
         structured_content=structured,
@@ -371,7 +384,7 @@ def tool_response_from_http(
     )
 
 
-def _check(status: object, method: object, url: object) -> None:
+def _check_arguments(status: object, method: object, url: object) -> None:
     if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
         raise UsageError(f"status: expected an HTTP status from 100 to 599, got {status!r:.40}")
     if not isinstance(method, str) or not method.isalpha() or not method.isascii():
@@ -381,14 +394,17 @@ def _check(status: object, method: object, url: object) -> None:
         raise UsageError(f"url: expected an absolute URI (RFC 3986), got {problem}")
 
 
-def _block(status: int, uri: str, label: str, body: bytes) -> tuple[StandardContent, object | Absent]:
+def _block_of_body(
+    status: int, uri: str, content_type: str, body: bytes
+) -> tuple[StandardContent, object | Absent]:
+    """Return the block for a body, and its structured content."""
     if not body:
         return create_text_content(f"HTTP {status} with an empty body"), ABSENT
-    mime_type = None if not label or mime_problem(label) else label
-    kind, parameters = split_mime(label) if mime_type else ("", {})
+    mime_type = None if not content_type or mime_problem(content_type) else content_type
+    kind, parameters = split_mime(mime_type) if mime_type else ("", {})
     if kind == "application/json" or kind.endswith("+json"):
-        text = _decoded(body, parameters.get("charset"))
-        return create_text_content(text), _object_in(text)
+        text = _decode_text(body, parameters.get("charset"))
+        return create_text_content(text), _json_object_or_absent(text)
     if mime_type and kind.startswith("image/"):
         return create_image_content(body, mime_type), ABSENT
     if mime_type and is_audio(kind, None):
@@ -399,35 +415,38 @@ def _block(status: int, uri: str, label: str, body: bytes) -> tuple[StandardCont
         or kind.endswith(("+xml", "+yaml"))
         or "charset" in parameters
     ):
-        return create_text_content(_decoded(body, parameters.get("charset"))), ABSENT
-    if mime_type is None and (plain := _plain_text(body)) is not None:
+        return create_text_content(_decode_text(body, parameters.get("charset"))), ABSENT
+    if mime_type is None and (plain := _text_or_none(body)) is not None:
         return create_text_content(plain), ABSENT
-    whole = mime_type or "application/octet-stream"
-    return create_embedded_resource(uri, blob=body, mime_type=whole), ABSENT
+    mime_type = mime_type or "application/octet-stream"
+    return create_embedded_resource(uri, blob=body, mime_type=mime_type), ABSENT
 
 
-def _decoded(body: bytes, charset: str | None) -> str:
-    """Decode a body by byte order mark, else charset, else UTF-8, else Windows-1252 as browsers do."""
-    name = next((codec for bom, codec in _BOMS if body.startswith(bom)), None) or _charset(charset)
+def _decode_text(body: bytes, charset: str | None) -> str:
+    """Decode a body by its byte order mark or its charset. Without them it is UTF-8, otherwise Windows-1252,
+    as browsers decode it."""
+    codec_of_bom = next((codec for bom, codec in _BOMS if body.startswith(bom)), None)
+    codec = codec_of_bom or _usable_charset(charset)
     try:
-        text = body.decode(name or "utf-8", "replace" if name else "strict")
+        text = body.decode(codec or "utf-8", "replace" if codec else "strict")
     except UnicodeError:
         text = body.decode("cp1252", "replace")
     # UTF-7 and similar codecs can produce lone surrogates, which UTF-8 cannot encode.
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _charset(name: str | None) -> str | None:
+def _usable_charset(name: str | None) -> str | None:
+    """Return the codec of a charset; None if it is unknown, or not a charset of HTTP."""
     try:
         # An unknown name or a bytes-to-bytes codec fails here, so nothing is decompressed.
         b"x".decode(name or "", "replace")
         codec = codecs.lookup(name or "").name
     except (LookupError, ValueError):
         return None
-    return None if codec.replace("_", "-") in _NO_CHARSETS else codec
+    return None if codec.replace("_", "-") in _NOT_CHARSETS else codec
 
 
-def _plain_text(body: bytes) -> str | None:
+def _text_or_none(body: bytes) -> str | None:
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -435,15 +454,15 @@ def _plain_text(body: bytes) -> str | None:
     return text if all(character >= " " or character in "\t\n\r\f" for character in text) else None
 
 
-def _object_in(text: str) -> object | Absent:
+def _json_object_or_absent(text: str) -> object | Absent:
     try:
         value = parse_json(text)
     except (ValueError, RecursionError):
         return ABSENT
-    return value if isinstance(value, dict) and _can_be_sent(value) else ABSENT
+    return value if isinstance(value, dict) and _can_be_encoded(value) else ABSENT
 
 
-def _can_be_sent(value: object) -> bool:
+def _can_be_encoded(value: object) -> bool:
     """Return False for strings that a message cannot represent, because of a lone surrogate."""
     try:
         json.dumps(value, ensure_ascii=False).encode()

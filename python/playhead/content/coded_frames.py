@@ -1,4 +1,4 @@
-"""Headers of coded frames that state the frame's length: MPEG audio (ISO 11172-3) and ADTS (ISO 14496-3)."""
+"""The headers of coded audio frames, for MPEG audio (ISO 11172-3) and ADTS (ISO 14496-3)."""
 
 from __future__ import annotations
 
@@ -54,27 +54,31 @@ def mpeg_frame(data: bytes, at: int) -> MpegFrame | None:
     samples = 1152 if version == 3 else 576
     frames_per_second = _RATES_HZ[version][rate_index] / samples
     is_mono = word >> 6 & 3 == 3
-    side = (17 if is_mono else 32) if version == 3 else (9 if is_mono else 17)
+    mono_bytes, stereo_bytes = (17, 32) if version == 3 else (9, 17)
+    side_information_bytes = mono_bytes if is_mono else stereo_bytes
     return MpegFrame(
         size_bytes=int(bytes_per_second / frames_per_second) + padding,
         bytes_per_second=bytes_per_second,
         frames_per_second=frames_per_second,
         samples=samples,
-        side_bytes=MPEG_HEADER_BYTES + side,
+        side_bytes=MPEG_HEADER_BYTES + side_information_bytes,
     )
 
 
 def adts_frame(data: bytes, at: int) -> CodedFrame | None:
     """Return the ADTS header at `at`; None if there is none."""
     head = data[at : at + ADTS_BYTES]
-    if len(head) < ADTS_BYTES or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
+    if len(head) < ADTS_BYTES or head[0] != 0xFF or head[1] & 0xF6 != 0xF0:
         return None
+    rate_index, n_blocks = head[2] >> 2 & 15, (head[6] & 3) + 1
     size = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5
-    return CodedFrame(size_bytes=size, samples=1024 * ((head[6] & 3) + 1)) if size > ADTS_BYTES else None
+    if rate_index > 12 or size <= ADTS_BYTES:
+        return None
+    return CodedFrame(size_bytes=size, samples=1024 * n_blocks)
 
 
 def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -> int | None:
-    """Return the offset of the first frame that is directly followed by another; None if there is none."""
+    """Return the offset of the first frame that another one follows directly; None if there is none."""
     at = -1
     while (at := data.find(b"\xff", at + 1)) >= 0:  # the first byte of both formats' sync codes
         frame = header(data, at)

@@ -1,4 +1,4 @@
-"""Defects in JSON data, with their paths."""
+"""Findings: defects in JSON data, with their paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-_WORD: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Finding:
     """A JSON path: `$.content[2].name`."""
     expected: str
     got: str
-    """Description of the actual value; long or binary values are not quoted."""
+    """A description of the actual value, which does not quote long or binary values."""
 
     def __str__(self) -> str:
         return f"{self.path}: expected {self.expected}, got {self.got}"
@@ -44,18 +44,18 @@ def kind_of(value: object) -> str:
 
 
 MAX_FINDINGS: Final = 100
-"""Limits the findings of one result: nobody reads past a hundred, and a hostile result has millions."""
+"""Limits the findings of one result: nobody reads more, and a hostile result has millions."""
 
 
 class Notes:
-    """Bounded collector of findings; the last finding reports that more were omitted."""
+    """Collects up to `MAX_FINDINGS` findings. One more reports that others were omitted."""
 
     def __init__(self) -> None:
         self._findings: list[Finding] = []
 
     @property
     def full(self) -> bool:
-        """True if further findings are discarded, so that a check can stop early."""
+        """True once `add` discards findings. A check can then stop early."""
         return len(self._findings) > MAX_FINDINGS
 
     def add(self, path: str, *, expected: str, got: str) -> None:
@@ -73,11 +73,12 @@ class Notes:
 
 
 def step(path: str, key: object) -> str:
-    """Append a key or index to `path`. A key other than a plain word is quoted, and truncated if long."""
+    """Return `path` with a key or index appended. It quotes a key with special characters, and truncates a
+    long one."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     word = str(key)
-    if len(word) <= 60 and _WORD.fullmatch(word):
+    if len(word) <= 60 and _PLAIN_KEY.fullmatch(word):
         return f"{path}.{word}"
     return f"{path}[{word[:60]!a}{'…' if len(word) > 60 else ''}]"
 

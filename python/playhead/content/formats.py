@@ -1,9 +1,9 @@
-"""Syntax of the strings in a block: base64, MIME types, URIs, times, `_meta` keys.
+"""The syntax of strings in a block (base64, MIME types, URIs, times, `_meta` keys), and long base64.
+
+Each `…_problem` function describes the defect of a string, or returns None. No description quotes binary
+data. Every regular expression runs in linear time, because a server chooses the strings.
 
 Long base64 is a view of its message, and becomes a string when a program reads it (`Base64Holder`).
-
-Each `…_problem` function describes the defect, or returns None. Binary data is never quoted. Every expression
-runs in linear time, because the strings are sent by a server.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _META_KEY: Final = re.compile(
     rf"(?:{_META_LABEL}(?:\.{_META_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?"
 )
 """MCP, "General fields: _meta": an optional prefix of labels, a slash, a name that may be empty."""
-_LONG = 8192
-"""A longer MIME type or key is always invalid."""
+_MAX_CHARS = 8192
+"""A MIME type or key with more characters is always invalid."""
 
-_BASE64_KINDS = {
+_BASE64_DEFECTS = {
     "byte": "a character outside the base64 alphabet",
     "length": "a length other than a multiple of four",
     "padding": "wrong padding",
@@ -50,12 +50,12 @@ def base64_problem(text: Base64Text) -> str | None:
     try:
         check_base64(text)
     except Base64Error as error:
-        return f"{_BASE64_KINDS.get(error.kind, error.kind)} at character {error.index} of {len(text)}"
+        return f"{_BASE64_DEFECTS.get(error.kind, error.kind)} at character {error.index} of {len(text)}"
     return None
 
 
 def mime_problem(text: str) -> str | None:
-    if len(text) > _LONG:
+    if len(text) > _MAX_CHARS:
         return f"a string of {len(text)} characters"
     return None if _MIME.fullmatch(text) else quoted(text)
 
@@ -82,7 +82,7 @@ def time_problem(text: str) -> str | None:
 
 
 def meta_key_problem(key: str) -> str | None:
-    if len(key) > _LONG:
+    if len(key) > _MAX_CHARS:
         return f"a key of {len(key)} characters"
     return None if _META_KEY.fullmatch(key) else quoted(key)
 
@@ -97,16 +97,17 @@ def number(value: float) -> str:
     return "a huge number" if abs(value) >= 10**39 else repr(value)
 
 
-_ALPHABET: Final = f"{string.ascii_letters}{string.digits}+/_-\\"
-"""Both alphabets of RFC 4648, and the backslash of JSON escapes."""
-_SIGNS: Final = bytes(ord("A") if chr(code) in _ALPHABET else ord(" ") for code in range(256))
-_LINE: Final = b"A" * 60
-"""Wrapped base64 has lines of 64 or 76 characters."""
+_BASE64_CHARACTERS: Final = f"{string.ascii_letters}{string.digits}+/_-\\"
+"""The characters of both alphabets of RFC 4648, and the backslash of JSON escapes."""
+_BASE64_MASK: Final = bytes(ord("A") if chr(code) in _BASE64_CHARACTERS else ord(" ") for code in range(256))
+_MASKED_RUN: Final = b"A" * 60
+"""Text with this run after `_BASE64_MASK` has masked it is base64: even wrapped base64 has lines of 64
+characters."""
 
 Base64Text: TypeAlias = str | memoryview
-"""Base64 as received: a string, or its place in the message (`messages.parse_message`), ASCII as well.
+"""Base64 as received: a string, or a view of its message (`messages.decode`).
 
-Both have the same length and are cut alike; `_core` decodes both. Plain bytes are always `bytes`.
+Both have one character per item, and `_core` decodes both. A `memoryview` always holds base64, never data.
 """
 S = TypeVar("S")
 T = TypeVar("T", bound=Base64Text | None)
@@ -118,13 +119,16 @@ def decoded_bytes(base64: Base64Text) -> int:
     For invalid base64 the result is never less than the bytes that could be decoded, and only an empty string
     gives 0, so that the decoder sees the whole string and rejects it.
     """
-    last = base64[-2:] if isinstance(base64, str) else str(base64[-2:], "latin-1")
-    symbols = len(base64) - last.endswith("=") - (last == "==")
-    return max(symbols * 3 // 4 + (symbols % 4 == 1), min(len(base64), 1))
+    end = base64[-2:] if isinstance(base64, str) else str(base64[-2:], "latin-1")
+    n_symbols = len(base64) - (2 if end == "==" else 1 if end.endswith("=") else 0)
+    n_bytes = n_symbols * 3 // 4
+    if n_symbols % 4 == 1:  # invalid, but the symbol counts
+        n_bytes += 1
+    return max(n_bytes, min(len(base64), 1))
 
 
 def head_of_base64(base64: Base64Text, n_bytes: int = SNIFF_BYTES) -> bytes:
-    """Decode at least `n_bytes`, by default enough to detect a format; empty for invalid base64."""
+    """Decode the first `n_bytes` or a few more, by default enough to detect a format. Empty if invalid."""
     try:
         return decode_base64(base64[: (n_bytes + 2) // 3 * 4])
     except (Base64Error, UnicodeEncodeError):
@@ -132,15 +136,14 @@ def head_of_base64(base64: Base64Text, n_bytes: int = SNIFF_BYTES) -> bytes:
 
 
 def has_long_run(text: str) -> bool:
-    """Return True if `text` has a line's worth of base64, in either alphabet or with JSON escapes.
-
-    The check takes a tenth of the time that a regular expression would take.
-    """
-    return _LINE in text.encode("ascii", "replace").translate(_SIGNS)
+    """Return True if `text` has 60 characters in a row that may be base64, in either alphabet or with JSON
+    escapes. A regular expression would take ten times as long."""
+    return _MASKED_RUN in text.encode("ascii", "replace").translate(_BASE64_MASK)
 
 
 class Postponed:
-    """Base of the frozen dataclasses whose fields `postpone` can empty: each is made when first read."""
+    """Base of the frozen dataclasses with fields that are made when a program first reads them
+    (`postpone`)."""
 
     __slots__ = ("_makers", "_source")
     _source: object
@@ -161,9 +164,9 @@ class Postponed:
 
 
 def postpone(instance: Postponed, source: S, **makers: Callable[[S], object]) -> None:
-    """Empty fields of a new instance. The first read of one calls its maker with `source`.
+    """Empty some fields of a new instance. The first read of such a field calls its maker with `source`.
 
-    Comparing, copying, pickling and printing the instance read all its fields.
+    To compare, copy, pickle or print the instance reads all its fields.
     """
     for name in makers:
         object.__delattr__(instance, name)
@@ -177,9 +180,9 @@ def source_of(instance: Postponed) -> object:
 
 
 class Base64Holder(Postponed, Generic[T]):
-    """Base of the frozen dataclasses whose field `base64` is base64 as received.
+    """Base of the frozen dataclasses with a field `base64`.
 
-    A view that was passed for it (`as_string`) becomes a string when the field is first read.
+    If the field was set to a view (`as_string`), the view becomes a string when a program first reads it.
     """
 
     __slots__ = ()
@@ -190,7 +193,7 @@ class Base64Holder(Postponed, Generic[T]):
 
     @property
     def payload(self) -> T:
-        """`base64` as received, for decoding, which accepts a view."""
+        """`base64` as received: for `decode_base64`, which accepts a view."""
         source: Any = source_of(self) or self._base64
         payload: T = source
         return payload
@@ -206,5 +209,5 @@ def string_of(view: memoryview) -> str:
 
 
 def as_string(base64: Base64Text) -> str:
-    """Return `base64` unchanged, typed for the field of a `Base64Holder`, whose readers get a string."""
+    """Return `base64` unchanged, with the type of a `Base64Holder`'s field, whose readers get a string."""
     return base64  # type: ignore[return-value]

@@ -1,8 +1,9 @@
-"""HLS playlists (RFC 8216): parsed by the package `m3u8` of the extra `formats`, without I/O.
+"""HLS playlists (RFC 8216), parsed with the package `m3u8` of the extra `formats`, without I/O.
 
-`m3u8` raises whatever Python raises for a damaged line, and refuses a target duration with a fraction, which
-servers of speech send. Tags that change the meaning of a segment, and are not supported, are errors that name
-the tag, because a player that ignored them would play noise or leave audio out.
+`m3u8` has two flaws that this file covers: for a damaged line it raises any of Python's exceptions, and it
+refuses a target duration with a fraction, which speech servers send. An unsupported tag that changes the
+meaning of a segment is an error with the name of the tag, because a player that ignored the tag would play
+noise or leave out audio.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FIRST_BITS_PER_SECOND: Final = 128_000
-"""The highest bandwidth to choose before a rate was measured: most links carry it."""
+"""The highest bandwidth to choose before a rate is measured. Most links carry it."""
 USED_SHARE: Final = 0.7
-"""The share of the measured rate that a variant may use: the rest absorbs a slower minute."""
-_TARGET: Final = re.compile(r"(?m)^#EXT-X-TARGETDURATION:[ \t]*([0-9]{1,9}(?:\.[0-9]{1,9})?)[ \t]*\r?$")
-_REFUSED: Final = re.compile(
+"""The share of the measured rate that a variant may use. The rest is a reserve for a slower minute."""
+_TARGET_DURATION: Final = re.compile(
+    r"(?m)^#EXT-X-TARGETDURATION:[ \t]*([0-9]{1,9}(?:\.[0-9]{1,9})?)[ \t]*\r?$"
+)
+_UNSUPPORTED_TAG: Final = re.compile(
     r"(?m)^#(EXT-X-(?:GAP|DEFINE|SKIP|I-FRAMES-ONLY)\b|EXT-X-KEY:.*\bMETHOD=(?!NONE\b|AES-128\b)[A-Z0-9-]+)"
 )
-_KEY_FORMAT: Final = re.compile(r'(?m)^#EXT-X-KEY:.*\bKEYFORMAT="(?!identity")[^"]*"')
+_UNSUPPORTED_KEY_FORMAT: Final = re.compile(r'(?m)^#EXT-X-KEY:.*\bKEYFORMAT="(?!identity")[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Bytes `[start, end)` of a URL; `end` is None for all of them."""
+    """The bytes `[start, end)` at a URL. If `end` is None, the range has no end."""
 
     url: str
     start: int = 0
@@ -54,35 +57,37 @@ class Segment:
     """One segment of a media playlist."""
 
     number: int
-    """Its media sequence number, which no other segment of the list ever has."""
+    """The media sequence number, which no other segment of the list ever has."""
     data: ByteRange
     seconds: float
-    """Its duration; 0 for a separator."""
+    """The duration; 0 for a separator."""
     title: str
     map: ByteRange | None
-    """The header that its bytes need in front (`EXT-X-MAP`)."""
+    """The header that a decoder needs before the data (`EXT-X-MAP`)."""
     key: SegmentKey | None
     is_discontinuous: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaPlaylist:
-    """One reading of a list of segments, which may grow."""
+    """The segments of a list at the time when it was read. The list may grow."""
 
     segments: tuple[Segment, ...]
     target_seconds: float
     is_ended: bool
     keeps_all: bool
-    """True for a list that drops no segment: `EVENT`, `VOD`, or ended."""
+    """True for a list that drops no segment: of type `EVENT` or `VOD`, or ended."""
 
     def starts_at(self) -> int:
-        """Return the index of the segment to begin with: the first or, of a live window, the last one that
-        leaves three target durations (RFC 8216, section 6.3.3)."""
-        index = 0 if self.keeps_all else len(self.segments)
-        left = 0.0
-        while index > 0 and left < 3 * self.target_seconds:
+        """Return the index of the segment to begin with. It is the first one or, in a live window, the last
+        one with three target durations from its start to the end (RFC 8216, section 6.3.3)."""
+        if self.keeps_all:
+            return 0
+        index = len(self.segments)
+        seconds_to_end = 0.0
+        while index > 0 and seconds_to_end < 3 * self.target_seconds:
             index -= 1
-            left += self.segments[index].seconds
+            seconds_to_end += self.segments[index].seconds
         return index
 
 
@@ -93,7 +98,7 @@ class Variant:
     url: str
     bits_per_second: int
     audio_urls: tuple[str, ...]
-    """The lists of its audio group, the default first; none if its own segments have the audio."""
+    """The lists of the variant's audio group, the default first; none if its own segments have the audio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +108,8 @@ class MasterPlaylist:
     variants: tuple[Variant, ...]
 
     def choose(self, rate_bits_per_second: float | None) -> str:
-        """Return the URL of the list to play: the audio group of the best variant that the link carries or,
-        without one, that variant."""
+        """Return the URL of the list to play for the best variant that the link carries: its default audio
+        list or, without one, its own."""
         most = FIRST_BITS_PER_SECOND if rate_bits_per_second is None else USED_SHARE * rate_bits_per_second
         fitting = [each for each in self.variants if each.bits_per_second <= most]
         lowest = min(self.variants, key=lambda each: each.bits_per_second)
@@ -131,7 +136,7 @@ def parse_hls(data: bytes, url: str, *, limits: Limits = DEFAULT_LIMITS) -> Mast
             got=len(data),
         )
     text = data.decode("utf-8-sig", "replace")
-    if (refused := _REFUSED.search(text) or _KEY_FORMAT.search(text)) is not None:
+    if (refused := _UNSUPPORTED_TAG.search(text) or _UNSUPPORTED_KEY_FORMAT.search(text)) is not None:
         tag = refused[0].lstrip("#")
         raise UnsupportedFormatError(
             f"{shown}: expected HLS with clear segments or AES-128, got {tag[:120]}, which is not supported"
@@ -139,27 +144,29 @@ def parse_hls(data: bytes, url: str, *, limits: Limits = DEFAULT_LIMITS) -> Mast
     require_extra("formats", "HLS playlists")
     import m3u8
 
-    target = _TARGET.search(text)
-    text = _TARGET.sub("#EXT-X-TARGETDURATION:1", text)
+    target = _TARGET_DURATION.search(text)
+    text = _TARGET_DURATION.sub("#EXT-X-TARGETDURATION:1", text)
     try:
         parsed = m3u8.loads(text, uri=url)
         if parsed.is_variant:
-            return _master(parsed)
-        return _media(parsed, float(target[1]) if target is not None else math.inf)
+            return _master_playlist(parsed)
+        return _media_playlist(parsed, float(target[1]) if target is not None else math.inf)
     except (ValueError, TypeError, AttributeError, KeyError, IndexError, OverflowError) as error:
         raise ContentError(
             f"{shown}: expected an HLS playlist (RFC 8216), got a damaged one ({error})", offset=0
         ) from error
 
 
-def _master(parsed: Any) -> MasterPlaylist:
+def _master_playlist(parsed: Any) -> MasterPlaylist:
     groups: dict[str, list[tuple[bool, str]]] = {}
     for each in parsed.media:
         if each.type == "AUDIO" and each.uri:
-            groups.setdefault(each.group_id, []).append((each.default != "YES", _web(each.absolute_uri)))
+            groups.setdefault(each.group_id, []).append(
+                (each.default != "YES", _require_web_url(each.absolute_uri))
+            )
     variants = tuple(
         Variant(
-            url=_web(each.absolute_uri),
+            url=_require_web_url(each.absolute_uri),
             bits_per_second=each.stream_info.bandwidth or 0,
             audio_urls=tuple(url for _, url in sorted(groups.get(each.stream_info.audio, ()))),
         )
@@ -170,7 +177,7 @@ def _master(parsed: Any) -> MasterPlaylist:
     return MasterPlaylist(variants=variants)
 
 
-def _media(parsed: Any, target_seconds: float) -> MediaPlaylist:
+def _media_playlist(parsed: Any, target_seconds: float) -> MediaPlaylist:
     segments: list[Segment] = []
     first = parsed.media_sequence or 0
     for number, each in enumerate(parsed.segments, first):
@@ -180,13 +187,11 @@ def _media(parsed: Any, target_seconds: float) -> MediaPlaylist:
         segments.append(
             Segment(
                 number=number,
-                data=_range(each.absolute_uri, each.byterange, segments),
+                data=_byte_range(each.absolute_uri, each.byterange, segments),
                 seconds=seconds,
                 title=each.title or "",
-                map=None
-                if (map := each.init_section) is None
-                else _range(map.absolute_uri, map.byterange, ()),
-                key=_key(each.key, number),
+                map=None if each.init_section is None else _byte_range_of_map(each.init_section),
+                key=_segment_key(each.key, number),
                 is_discontinuous=bool(each.discontinuity),
             )
         )
@@ -200,25 +205,30 @@ def _media(parsed: Any, target_seconds: float) -> MediaPlaylist:
     )
 
 
-def _range(url: str, text: str | None, before: Sequence[Segment]) -> ByteRange:
-    """Return the bytes of a segment. Without an offset they follow those of the segment before."""
+def _byte_range(url: str, text: str | None, before: Sequence[Segment]) -> ByteRange:
+    """Return the byte range that `text` (`LENGTH@OFFSET`) names. Without an offset, it follows the previous
+    segment at the same URL."""
     if not text:
-        return ByteRange(_web(url))
+        return ByteRange(_require_web_url(url))
     length, _, offset = text.partition("@")
     start = int(offset) if offset else 0
     if not offset and before and before[-1].data.url == url:
         start = before[-1].data.end or 0
-    return ByteRange(_web(url), start, start + int(length))
+    return ByteRange(_require_web_url(url), start, start + int(length))
 
 
-def _key(key: Any, number: int) -> SegmentKey | None:
+def _byte_range_of_map(section: Any) -> ByteRange:
+    return _byte_range(section.absolute_uri, section.byterange, ())
+
+
+def _segment_key(key: Any, number: int) -> SegmentKey | None:
     if key is None or key.method == "NONE":
         return None
     iv = int(key.iv, 16) if key.iv else number
-    return SegmentKey(url=_web(key.absolute_uri), iv=iv.to_bytes(16, "big"))
+    return SegmentKey(url=_require_web_url(key.absolute_uri), iv=iv.to_bytes(16, "big"))
 
 
-def _web(url: str) -> str:
+def _require_web_url(url: str) -> str:
     if not WEB_URL.match(url):
         raise BlockedAddressError(f"expected an http or https URL in an HLS playlist, got {url[:80]!r}")
     return url

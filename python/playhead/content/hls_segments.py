@@ -7,24 +7,26 @@ from playhead.content.tags import after_id3
 
 
 class SegmentAudio:
-    """The audio of one segment, in whatever pieces it arrives: without the packets of a transport stream, and
-    without the ID3 tag with the time in front of packed audio (RFC 8216, section 3.4)."""
+    """Extracts the audio of one segment, in whatever pieces it arrives. It unpacks the packets of a transport
+    stream, and drops the ID3 tag with the time before packed audio (RFC 8216, section 3.4)."""
 
     def __init__(self) -> None:
         self._head = b""
-        """The bytes so far, while the kind of the segment is not known."""
+        """The bytes so far, until they show the kind of the segment."""
         self._skip_bytes = 0
+        """The bytes of an ID3 tag that have not arrived yet."""
         self._is_known = False
+        """True once the kind of the segment is known."""
         self._transport: TransportStream | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes; none at the end. Raises as `TransportStream.feed`."""
+        """Take the next bytes, empty at the end, and return their audio. Raises as `TransportStream.feed`."""
         if not self._is_known:
             self._head += data
             if data and len(self._head) <= PACKET_BYTES:
                 return b""
             data, self._head, self._is_known = self._head, b"", True
-            if data[:1] == bytes([SYNC]) and data[PACKET_BYTES : PACKET_BYTES + 1] in (bytes([SYNC]), b""):
+            if _is_transport_stream(data):
                 self._transport = TransportStream()
             else:
                 self._skip_bytes = after_id3(data)
@@ -34,8 +36,14 @@ class SegmentAudio:
         return data if self._transport is None else self._transport.feed(data)
 
 
+def _is_transport_stream(data: bytes) -> bool:
+    sync = bytes([SYNC])
+    return data.startswith(sync) and data[PACKET_BYTES : PACKET_BYTES + 1] in (sync, b"")
+
+
 def encoding_of(audio: bytes) -> tuple[int, ...]:
-    """Return what the first frame of a segment says about its decoder: another value needs another one."""
+    """Return the parameters of the encoding in the first frame of a segment. A segment with other parameters
+    needs a new decoder."""
     if len(audio) < 4 or audio[0] != 0xFF:
         return ()
     if audio[1] & 0xF6 == 0xF0:  # ADTS: profile, rate, channels

@@ -1,8 +1,8 @@
 """ICY: the titles that radio servers interleave with their audio.
 
-    audio, `icy-metaint` bytes │ length / 16, one byte │ StreamTitle='…'; padded with zeros │ audio …
+    audio: `icy-metaint` bytes │ one byte: length / 16 │ StreamTitle='…'; padded with zeros │ audio …
 
-The format has no standard; SHOUTcast and Icecast agree on this much.
+The format has no standard, but SHOUTcast and Icecast agree on this form.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class IcyPiece(NamedTuple):
 
 
 class IcySplitter:
-    """Separates audio from metadata, in whatever pieces the body arrives."""
+    """Separates the audio of a body from its metadata, in whatever pieces it arrives."""
 
     def __init__(self, interval_bytes: int) -> None:
         """`interval_bytes` is the value of `icy-metaint`: the audio between two blocks of metadata."""
         self._interval_bytes = interval_bytes
         self._audio_left = interval_bytes
         self._block = bytearray()
-        """The metadata so far; its first byte is the length. Empty while audio is expected."""
+        """The received part of a block of metadata, beginning with its length byte. Empty within audio."""
 
     def feed(self, data: bytes) -> list[IcyPiece]:
-        """Take the next bytes, and return what they hold, in order. No byte of metadata is in the audio."""
+        """Take the next bytes, and return the audio and titles in them, in order."""
         pieces: list[IcyPiece] = []
         at = 0
         while at < len(data):
@@ -44,11 +44,11 @@ class IcySplitter:
                 at += len(audio)
                 pieces.append(IcyPiece(audio, None))
                 continue
-            wanted = 1 + _UNIT_BYTES * self._block[0] if self._block else 1
-            part = data[at : at + wanted - len(self._block)]
+            block_bytes = 1 + _UNIT_BYTES * (self._block[0] if self._block else data[at])
+            part = data[at : at + block_bytes - len(self._block)]
             self._block += part
             at += len(part)
-            if len(self._block) == 1 + _UNIT_BYTES * self._block[0]:
+            if len(self._block) == block_bytes:
                 pieces.append(IcyPiece(b"", _title(bytes(self._block[1:]))))
                 self._block.clear()
                 self._audio_left = self._interval_bytes

@@ -1,6 +1,7 @@
-"""Chained Ogg (RFC 3533, section 4): where the next link begins, and its title.
+"""Chained Ogg (RFC 3533, section 4): the places where links begin, and their titles.
 
-Internet radio starts a new link, with new headers, for each piece of music. Its comments have the title.
+Internet radio starts a new link for each piece of music. The link has its own headers, and the title is in
+its comments.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ _FLAC_COMMENTS: Final = 4
 
 
 class OggLink(NamedTuple):
-    """A link that begins, or the title of the present one."""
+    """The beginning of a link, or the title of the current link."""
 
     place: int
-    """The place in the pages that were returned with it."""
+    """The offset in the pages that `OggLinks.feed` returns with it."""
     title: str | None
     """None for the beginning of a link."""
 
@@ -30,59 +31,59 @@ class OggLinks:
         self._reader = OggReader()
         self._serial: int | None = None
         self._unread = b""
-        """The bytes from `_at` on, an offset of the reader."""
+        """The bytes that were not returned yet."""
         self._at = 0
+        """The reader's offset of the first of these bytes."""
 
     def feed(self, data: bytes) -> tuple[bytes, list[OggLink]]:
-        """Take the next bytes, and return the pages that are whole, with the links and titles in them."""
+        """Take the next bytes, and return the complete pages, with the links and titles in them."""
         links: list[OggLink] = []
-        whole = b""
+        pages = b""
         self._reader.feed(data)
         self._unread += data
         while (page := self._reader.next_page()) is not None:
             place = page.offset - self._at
             if page.is_first and self._serial not in (None, page.serial):
-                whole, self._unread = whole + self._unread[:place], self._unread[place:]
-                links.append(OggLink(len(whole), None))
-                self._reader, self._serial, self._at = OggReader(), None, 0  # it joins one link's packets
+                pages, self._unread = pages + self._unread[:place], self._unread[place:]
+                links.append(OggLink(len(pages), None))
+                # A reader joins the packets of one link, so the new link needs a new reader.
+                self._reader, self._serial, self._at = OggReader(), None, 0
                 self._reader.feed(self._unread)
                 continue
             self._serial = page.serial
             for packet in page.packets:
                 if (title := _title(packet)) is not None:
-                    links.append(OggLink(len(whole) + place, title))
+                    links.append(OggLink(len(pages) + place, title))
         place = self._reader.offset - self._at
-        whole, self._unread = whole + self._unread[:place], self._unread[place:]
+        pages, self._unread = pages + self._unread[:place], self._unread[place:]
         self._at += place
-        return whole, links
+        return pages, links
 
 
 def _title(packet: bytes) -> str | None:
     """Return `ARTIST - TITLE` of a packet of Vorbis comments; None for another packet or without a title."""
-    for name in _COMMENTS:
-        if packet.startswith(name):
-            break
-    else:
+    header = next((name for name in _COMMENTS if packet.startswith(name)), None)
+    if header is None:
         if packet[:1] != bytes([_FLAC_COMMENTS]):
             return None
-        name = packet[:4]
-    comments = _comments(packet[len(name) :])
+        header = packet[:4]
+    comments = _parse_comments(packet[len(header) :])
     artist, title = comments.get("artist", ""), comments.get("title", "")
     return " - ".join(filter(None, (artist, title))) or None
 
 
-def _comments(data: bytes) -> dict[str, str]:
-    """Parse Vorbis comments; of a field that is repeated, the first. Stops where they are damaged."""
+def _parse_comments(data: bytes) -> dict[str, str]:
+    """Parse Vorbis comments, up to a damaged one. A repeated field has its first value."""
 
-    def length(at: int) -> int:
-        return int.from_bytes(data[at : at + 4], "little")
+    def number_at(offset: int) -> int:
+        return int.from_bytes(data[offset : offset + 4], "little")
 
     comments: dict[str, str] = {}
-    at = 4 + length(0)
-    count, at = length(at), at + 4
-    while count > 0 and at + 4 <= len(data):
-        end = at + 4 + length(at)
+    vendor_end = 4 + number_at(0)
+    n_remaining, at = number_at(vendor_end), vendor_end + 4
+    while n_remaining > 0 and at + 4 <= len(data):
+        end = at + 4 + number_at(at)
         name, _, value = data[at + 4 : end].decode("utf-8", "replace").partition("=")
         comments.setdefault(name.lower(), value)
-        at, count = end, count - 1
+        at, n_remaining = end, n_remaining - 1
     return comments

@@ -1,8 +1,9 @@
-"""Playlists: M3U and PLS, read and followed without I/O of their own.
+"""Playlists: M3U and PLS, without I/O of its own.
 
-An entry's address is joined to that of its list: `live/one.mp3` in the list of a web server becomes a URL of
-that server. A list may name others, `Limits.playlist_depth` deep. Only a local file may name local files. An
-HLS playlist (RFC 8216) is written as an M3U, but its entries are the segments of one piece: it is one entry.
+The address of an entry is relative to that of its list: `live/one.mp3` in the list of a web server becomes a
+URL of that server. A list may name others, `Limits.playlist_depth` deep. Only a local file may name local
+files. An HLS playlist (RFC 8216) has the syntax of an M3U, but its lines are the segments of one piece, so it
+counts as one entry.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from playhead.errors import (
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.redaction import redacted_url
 
-_MIME: Final = re.compile(
+_PLAYLIST_MIME: Final = re.compile(
     r"(?:audio|application)/(?:(?:x-)?mpegurl|(?:x-)?scpls|pls\+xml|vnd\.apple\.mpegurl)"
 )
 HLS_MIME: Final = "application/vnd.apple.mpegurl"
 SUFFIXES: Final = (".m3u", ".m3u8", ".pls")
-_SUFFIX: Final = re.compile(r"[^?#]*\.(?:m3u8?|pls)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
-_HEAD: Final = re.compile(r"\s*(?:#EXTM3U\b|\[playlist\]\s)", re.IGNORECASE)
+_PLAYLIST_SUFFIX: Final = re.compile(r"[^?#]*\.(?:m3u8?|pls)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
+_PLAYLIST_HEAD: Final = re.compile(r"\s*(?:#EXTM3U\b|\[playlist\]\s)", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """Two letters or more: `C:` is a drive."""
 WEB_URL: Final = re.compile(r"https?://", re.IGNORECASE)
 HLS_HEAD_BYTES: Final = 8192
-"""The bytes in which one of the tags that only HLS has is looked for."""
-_HLS: Final = re.compile(rb"^#EXT-X-(?:TARGETDURATION|STREAM-INF)\b", re.MULTILINE)
+"""The number of bytes in which `is_hls` looks for a tag that only HLS has."""
+_HLS_TAG: Final = re.compile(rb"^#EXT-X-(?:TARGETDURATION|STREAM-INF)\b", re.MULTILINE)
 _EXTINF: Final = re.compile(r'#EXTINF:(?:[^,"]|"[^"]*")*+,?(.*)', re.IGNORECASE)
 _PLS_LINE: Final = re.compile(r"(file|title)([0-9]{1,6})\s*=\s*(.*)", re.IGNORECASE)
 
@@ -49,17 +50,17 @@ class PlaylistEntry(NamedTuple):
     title: str
     """Empty if the playlist states none."""
     is_hls: bool = False
-    """True for an HLS playlist, which is its own only entry: its segments are one piece (`content.hls`)."""
+    """True for an HLS playlist, which is its own only entry. `content.hls` parses it."""
 
 
 class Playlist(NamedTuple):
-    """The bytes of a playlist."""
+    """A playlist that was read but not parsed."""
 
     data: bytes
     address: str
-    """A URL or a path; empty if it has none, as in text."""
+    """A URL or a path; empty for a playlist in text."""
     is_local: bool = False
-    """It is a file of this machine that the user named or allowed, and may name others."""
+    """True for a file of this machine that the user named or allowed. It may name other files."""
 
 
 Item = TypeVar("Item")
@@ -67,17 +68,19 @@ Item = TypeVar("Item")
 
 def is_playlist(mime_type: str | None, address: str) -> bool:
     """Return True if the MIME type or the suffix of the address names a playlist."""
-    return bool(_MIME.fullmatch(split_mime(mime_type or "")[0]) or _SUFFIX.fullmatch(address))
+    return bool(
+        _PLAYLIST_MIME.fullmatch(split_mime(mime_type or "")[0]) or _PLAYLIST_SUFFIX.fullmatch(address)
+    )
 
 
 def has_playlist_head(text: str) -> bool:
-    """Return True for text that begins as a playlist does: with `#EXTM3U` or `[playlist]`."""
-    return _HEAD.match(text) is not None
+    """Return True for text that begins like a playlist, with `#EXTM3U` or `[playlist]`."""
+    return _PLAYLIST_HEAD.match(text) is not None
 
 
 def is_hls(head: bytes) -> bool:
-    """Return True for the first `HLS_HEAD_BYTES` of an HLS playlist."""
-    return _HLS.search(head) is not None and has_playlist_head(head[:64].decode("utf-8-sig", "replace"))
+    """Return True if `head`, the first `HLS_HEAD_BYTES` of a file, begins an HLS playlist."""
+    return _HLS_TAG.search(head) is not None and has_playlist_head(head[:64].decode("utf-8-sig", "replace"))
 
 
 async def playlist_items(
@@ -89,8 +92,8 @@ async def playlist_items(
 ) -> list[Item]:
     """Follow a playlist and those that it names, and return the items of their entries, in order.
 
-    `open_entry` returns the items of an entry, or the playlist that it is; `on_error` those in place of an
-    entry that failed. Entries are opened one after another.
+    `open_entry` opens one entry at a time. It returns the items of the entry, or a `Playlist` if the entry is
+    one. `on_error` returns the items that replace an entry that failed.
 
     Raises what `playlist_entries` raises about `playlist` itself, and `LimitError` for more than
     `Limits.playlist_entries` in all.
@@ -99,13 +102,13 @@ async def playlist_items(
 
     async def items_of(opened: Playlist, depth: int) -> list[Item]:
         nonlocal n_opened
-        _check(opened.address, "playlist_depth", "levels", limits.playlist_depth, depth)
+        _check_limit(opened.address, "playlist_depth", "levels", limits.playlist_depth, depth)
         items: list[Item] = []
         for entry in playlist_entries(opened.data, opened.address, limits=limits):
             try:
                 _check_scheme(entry, opened)
-                if is_playlist(None, entry.address) and not entry.is_hls:  # refused before a request
-                    _check(entry.address, "playlist_depth", "levels", limits.playlist_depth, depth + 1)
+                if is_playlist(None, entry.address) and not entry.is_hls:  # refuse it before a request
+                    _check_limit(entry.address, "playlist_depth", "levels", limits.playlist_depth, depth + 1)
                 inner = await open_entry(entry)
                 if isinstance(inner, Playlist):
                     items += await items_of(inner, depth + 1)
@@ -116,7 +119,9 @@ async def playlist_items(
                 inner = on_error(entry, error)
             items += inner
             n_opened += 1
-            _check(playlist.address, "playlist_entries", "entries in all", limits.playlist_entries, n_opened)
+            _check_limit(
+                playlist.address, "playlist_entries", "entries in all", limits.playlist_entries, n_opened
+            )
         return items
 
     return await items_of(playlist, 1)
@@ -128,7 +133,7 @@ def _check_scheme(entry: PlaylistEntry, playlist: Playlist) -> None:
         return  # it has already been read
     if entry.is_hls:
         raise UnsupportedFormatError(
-            f"{_where(playlist.address)}expected an HLS playlist at a URL, which can be read again as it"
+            f"{_prefix_of(playlist.address)}expected an HLS playlist at a URL, which can be read again as it"
             " grows, got one in a file or in text; pass its URL"
         )
     if not (WEB_URL.match(entry.address) or (playlist.is_local and is_file)):
@@ -143,38 +148,43 @@ def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS)
         ContentError: `data` is HTML, XML or binary, or has no entries.
         LimitError: `data` has more than `Limits.playlist_bytes` or `Limits.playlist_entries`.
     """
-    _check(base, "playlist_bytes", "bytes", limits.playlist_bytes, len(data))
+    _check_limit(base, "playlist_bytes", "bytes", limits.playlist_bytes, len(data))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("cp1252", "replace")
-    lines = [stripped for line in re.split(r"[\r\n]+", text) if (stripped := line.strip())]
-    got = ""
     if "\0" in text or text.lstrip().startswith("<"):
-        got = "HTML, XML or binary data"
-    elif is_hls(data):
+        raise _not_a_playlist(base, "HTML, XML or binary data")
+    if is_hls(data):
         return (PlaylistEntry(base, "", is_hls=True),)
+    lines = [stripped for line in re.split(r"[\r\n]+", text) if (stripped := line.strip())]
     is_pls = bool(lines) and lines[0].lower() == "[playlist]"
-    rows = _pls(lines) if is_pls else _m3u(lines)
-    entries = () if got else tuple(PlaylistEntry(_joined(base, address), title) for address, title in rows)
+    rows = _pls_rows(lines) if is_pls else _m3u_rows(lines)
+    entries = tuple(PlaylistEntry(_join(base, address), title) for address, title in rows)
     if not entries:
-        got = got or ("no entries" if lines else "an empty one")
-        raise ContentError(f"{_where(base)}expected a playlist (M3U or PLS) of audio, got {got}", offset=0)
-    _check(base, "playlist_entries", "entries", limits.playlist_entries, len(entries))
+        raise _not_a_playlist(base, "no entries" if lines else "an empty one")
+    _check_limit(base, "playlist_entries", "entries", limits.playlist_entries, len(entries))
     return entries
 
 
-def _check(base: str, name: str, unit: str, allowed: int, got: int) -> None:
+def _not_a_playlist(base: str, got: str) -> ContentError:
+    return ContentError(f"{_prefix_of(base)}expected a playlist (M3U or PLS) of audio, got {got}", offset=0)
+
+
+def _check_limit(base: str, name: str, unit: str, allowed: int, got: int) -> None:
     if got > allowed:
-        message = f"{_where(base)}expected a playlist of at most {allowed} {unit} (Limits.{name}), got {got}"
+        message = (
+            f"{_prefix_of(base)}expected a playlist of at most {allowed} {unit} (Limits.{name}), got {got}"
+        )
         raise LimitError(message, limit=name, allowed=allowed, got=got)
 
 
-def _where(base: str) -> str:
+def _prefix_of(base: str) -> str:
     return f"{redacted_url(base) if WEB_URL.match(base) else base}: " if base else ""
 
 
-def _m3u(lines: list[str]) -> Iterator[tuple[str, str]]:
+def _m3u_rows(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the address and the title of each entry."""
     title = ""
     for line in lines:
         if (info := _EXTINF.fullmatch(line)) is not None:
@@ -184,16 +194,18 @@ def _m3u(lines: list[str]) -> Iterator[tuple[str, str]]:
             title = ""
 
 
-def _pls(lines: list[str]) -> Iterator[tuple[str, str]]:
-    values = {
-        (int(match[2]), match[1].lower()): match[3] for line in lines if (match := _PLS_LINE.fullmatch(line))
-    }
-    for number, key in sorted(values):
-        if key == "file":
-            yield values[number, key], values.get((number, "title"), "")
+def _pls_rows(lines: list[str]) -> Iterator[tuple[str, str]]:
+    files: dict[int, str] = {}
+    titles: dict[int, str] = {}
+    for line in lines:
+        if (match := _PLS_LINE.fullmatch(line)) is not None:
+            values = files if match[1].lower() == "file" else titles
+            values[int(match[2])] = match[3]
+    for number, address in sorted(files.items()):
+        yield address, titles.get(number, "")
 
 
-def _joined(base: str, address: str) -> str:
+def _join(base: str, address: str) -> str:
     if _SCHEME.match(address):
         return address
     try:

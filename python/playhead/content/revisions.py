@@ -1,4 +1,4 @@
-"""Features of each protocol revision, and conversion of results for older clients."""
+"""The format of results in each protocol revision, and conversion of results for older clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATEST: Final = REVISION_NAMES[-1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """Features of one revision."""
+    """The features of results in one revision."""
 
     revision: str
     structured: bool
@@ -30,7 +30,7 @@ class Features:
     structured_any: bool
     """True if `structuredContent` may be of any type (since 2026-07-28)."""
     block_meta: bool
-    """True if blocks and embedded contents may have `_meta` (since 2025-06-18). Results may in every
+    """True if blocks and embedded contents may have `_meta` (since 2025-06-18). Results may have it in every
     revision."""
     last_modified: bool
     """True if annotations may have `lastModified` (since 2025-06-18)."""
@@ -64,7 +64,7 @@ def features_of(revision: str) -> Features:
 
 
 def downgrade(response: CallToolResult, revision: str) -> CallToolResult:
-    """Convert `response` for a client of `revision`; the newest revision changes nothing.
+    """Convert `response` for a client of `revision`. For the newest revision nothing changes.
 
     Raises `UsageError` for an unknown revision.
     """
@@ -74,38 +74,39 @@ def downgrade(response: CallToolResult, revision: str) -> CallToolResult:
 
 
 def downgrade_raw(raw: Mapping[str, Any], revision: str) -> dict[str, Any]:
-    """Convert a result given as JSON, such as in a proxy; unknown fields are preserved.
+    """Convert a result in JSON, such as in a proxy. Unknown fields stay, and so does invalid data, which
+    `validate_tool_response` detects.
 
-    `raw` is not modified, but the returned object shares parts with it. Invalid data stays invalid: see
-    `validate_tool_response`. Raises `UsageError` for an unknown revision.
+    `raw` is not modified, but the returned object shares parts with it. Raises `UsageError` for an unknown
+    revision.
     """
     features = features_of(revision)
     result = dict(raw)
     if isinstance(blocks := result.get("content"), list):
-        result["content"] = [_block(block, index, features) for index, block in enumerate(blocks)]
+        result["content"] = [_converted_block(block, index, features) for index, block in enumerate(blocks)]
     if "structuredContent" in result:
         structured = result["structuredContent"]
         if not features.structured or not (features.structured_any or isinstance(structured, dict)):
             del result["structuredContent"]
-            _add_text(result, structured)
+            _add_as_text(result, structured)
     return result
 
 
-def _block(block: object, index: int, features: Features) -> object:
+def _converted_block(block: object, index: int, features: Features) -> object:
     if not isinstance(block, dict):
         return _text_block(f"[A block that is {kind_of(block)} was omitted]", {}, features)
     kind = block.get("type")
     if kind in features.block_types:
         return _without_newer_fields(block, features)
     if kind == "resource_link":
-        return _text_block(_link_line(block), block, features)
+        return _text_block(_link_as_text(block), block, features)
     if kind == "file" and isinstance(file := block.get("file"), dict):
-        return _text_block(_link_line(file), block, features)
+        return _text_block(_link_as_text(file), block, features)
     if isinstance(kind, str) and kind in BLOCK_TYPES and BLOCK_TYPES[kind].has_data:
         contents = {"uri": f"tool-result:/{kind}/{index}", "blob": block.get("data")}
         if "mimeType" in block:
             contents["mimeType"] = block["mimeType"]
-        return _with_shared(block, {"type": "resource", "resource": contents}, features)
+        return _with_common_fields(block, {"type": "resource", "resource": contents}, features)
     name = quoted(kind) if isinstance(kind, str) else kind_of(kind)
     return _text_block(
         f"[A block of type {name} was omitted: {features.revision} does not define it]", block, features
@@ -113,10 +114,10 @@ def _block(block: object, index: int, features: Features) -> object:
 
 
 def _text_block(text: str, block: Mapping[str, object], features: Features) -> dict[str, object]:
-    return _with_shared(block, {"type": "text", "text": text}, features)
+    return _with_common_fields(block, {"type": "text", "text": text}, features)
 
 
-def _with_shared(
+def _with_common_fields(
     block: Mapping[str, object], new: dict[str, object], features: Features
 ) -> dict[str, object]:
     """Copy the fields that all types share, `annotations` and `_meta`, from `block` to `new`."""
@@ -139,7 +140,7 @@ def _without_newer_fields(block: Mapping[str, object], features: Features) -> di
     return new
 
 
-def _link_line(link: Mapping[str, object]) -> str:
+def _link_as_text(link: Mapping[str, object]) -> str:
     """Format a link as `Title: URI (type, size)`, with its description on the next line."""
     words = {key: value for key, value in link.items() if isinstance(value, str)}
     name, uri = words.get("title") or words.get("name") or "Resource", words.get("uri", "")
@@ -151,31 +152,33 @@ def _link_line(link: Mapping[str, object]) -> str:
     return f"{line}\n{words['description']}" if "description" in words else line
 
 
-def _add_text(result: dict[str, Any], structured: object) -> None:
+def _add_as_text(result: dict[str, Any], structured: object) -> None:
     """Append the JSON of `structured` as a text block, unless a block already contains it."""
     blocks = result.get("content")
     blocks = list(blocks) if isinstance(blocks, list) else []
-    wanted = _canonical(structured)
-    if wanted is None:
+    canonical = _canonical_json(structured)
+    if canonical is None:
         text = "[Structured content was omitted: it is nested too deeply]"
     else:
         text = json.dumps(structured, ensure_ascii=False)
-        if any(_contains_json(block, wanted) for block in blocks):
+        if any(_contains_json(block, canonical) for block in blocks):
             return
     result["content"] = [*blocks, {"type": "text", "text": text}]
 
 
-def _contains_json(block: object, wanted: str) -> bool:
+def _contains_json(block: object, canonical: str) -> bool:
+    """Return True if `block` is a text block with the JSON whose canonical form is `canonical`."""
     text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
     if not isinstance(text, str):
         return False
     try:
-        return _canonical(json.loads(text)) == wanted
+        return _canonical_json(json.loads(text)) == canonical
     except (ValueError, RecursionError):
         return False
 
 
-def _canonical(value: object) -> str | None:
+def _canonical_json(value: object) -> str | None:
+    """Return the JSON of a value with sorted keys; None if the value is nested too deeply."""
     try:
         return json.dumps(value, sort_keys=True)
     except RecursionError:

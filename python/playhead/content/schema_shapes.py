@@ -1,9 +1,9 @@
-"""Expand a JSON Schema into plain shapes: references followed, `allOf` merged, and `anyOf`, `oneOf` and `if`
-expanded into alternatives.
+"""Expand a JSON Schema into plain shapes, from which values can be generated.
 
-This helps to generate values and is not a validator: `not`, `dependentSchemas` and the like are ignored here,
-and every generated value is validated against the whole schema (`Validity`). Bounded: a schema that refers to
-itself, or doubles at each level, yields fewer alternatives and never an endless walk.
+A shape follows the references, merges `allOf`, and is one alternative of `anyOf`, `oneOf` and `if`. It
+ignores `not`, `dependentSchemas` and the like, so validate each generated value against the whole schema
+(`Validity`). The work has a limit: a schema that refers to itself, or doubles at each level, gives fewer
+alternatives.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 MAX_ALTERNATIVES: Final = 8
-"""Alternatives of one schema: enough for every `anyOf` seen in real schemas."""
+"""Limits the alternatives of one schema. No `anyOf` in real schemas has more."""
 MAX_STEPS: Final = 20_000
-"""Schemas expanded for one tool: some tenths of a second."""
-_MAX_CHAIN: Final = 32
-_EXPANDED: Final = frozenset(
+"""Limits the schemas to expand for one tool, which takes some tenths of a second."""
+_MAX_DEPTH: Final = 32
+_EXPANDED_KEYWORDS: Final = frozenset(
     {"$ref", "allOf", "anyOf", "oneOf", "if", "then", "else", "$defs", "definitions", "$schema", "$id"}
 )
-_LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
-_UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
+_LOWER_BOUNDS: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
+_UPPER_BOUNDS: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 
 Shape = Mapping[str, Any]
 """A schema without references and combinations. `properties`, `items` and the like still contain schemas."""
@@ -42,83 +42,87 @@ class Shapes:
         """References to other documents, or to nothing."""
 
     def of(self, schema: object) -> Sequence[Shape]:
-        """Return the alternatives, none for `false` and contradictions.
+        """Return the alternatives of a schema; none for `false` and contradictions.
 
         Raises `NoValueError` for a schema that is too large to expand.
         """
-        return self._of(schema, 0)
+        return self._expand(schema, 0)
 
-    def _of(self, schema: object, chain: int) -> list[dict[str, Any]]:
+    def _expand(self, schema: object, depth: int) -> list[dict[str, Any]]:
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise NoValueError(f"the schema takes more than {MAX_STEPS:,} steps to expand")
-        if schema is False or chain > _MAX_CHAIN:
+        if schema is False or depth > _MAX_DEPTH:
             return []
         if not isinstance(schema, dict):
             return [{}]  # `true` allows any value
-        shapes = [{key: value for key, value in schema.items() if key not in _EXPANDED}]
+        shapes = [{key: value for key, value in schema.items() if key not in _EXPANDED_KEYWORDS}]
         if isinstance(ref := schema.get("$ref"), str):
-            shapes = self._combined(shapes, self._of(self._resolve(ref), chain + 1))
-        for part in _schemas(schema.get("allOf")):
-            shapes = self._combined(shapes, self._of(part, chain + 1))
+            shapes = self._combine(shapes, self._expand(self._target_of(ref), depth + 1))
+        for part in _schema_list(schema.get("allOf")):
+            shapes = self._combine(shapes, self._expand(part, depth + 1))
         for key in ("anyOf", "oneOf"):
-            if parts := _schemas(schema.get(key)):
-                shapes = self._combined(shapes, self._any_of(parts, chain + 1))
+            if parts := _schema_list(schema.get(key)):
+                shapes = self._combine(shapes, self._expand_any(parts, depth + 1))
         if "if" in schema:
-            met = self._combined(self._of(schema["if"], chain + 1), self._of(schema.get("then"), chain + 1))
-            shapes = self._combined(shapes, [*met, *self._of(schema.get("else"), chain + 1)])
+            condition = self._expand(schema["if"], depth + 1)
+            consequence = self._expand(schema.get("then"), depth + 1)
+            otherwise = self._expand(schema.get("else"), depth + 1)
+            shapes = self._combine(shapes, [*self._combine(condition, consequence), *otherwise])
         return shapes
 
-    def _any_of(self, parts: list[object], chain: int) -> list[dict[str, Any]]:
+    def _expand_any(self, parts: list[object], depth: int) -> list[dict[str, Any]]:
         shapes: list[dict[str, Any]] = []
         for part in parts:
-            if len(shapes) >= MAX_ALTERNATIVES:  # more would be dropped anyway, and double at each level
+            if len(shapes) >= MAX_ALTERNATIVES:  # `_combine` would drop more, and they double at each level
                 break
-            shapes += self._of(part, chain)
+            shapes += self._expand(part, depth)
         return shapes
 
-    def _combined(self, left: list[dict[str, Any]], right: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        merged = (_merged(one, other) for one in left for other in right[:MAX_ALTERNATIVES])
+    def _combine(self, left: list[dict[str, Any]], right: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the shapes that fit one of `left` and one of `right`."""
+        merged = (_merge(one, other) for one in left for other in right[:MAX_ALTERNATIVES])
         return [shape for shape in merged if shape is not None][:MAX_ALTERNATIVES]
 
-    def _resolve(self, ref: str) -> object:
+    def _target_of(self, ref: str) -> object:
         target = None
         if ref.startswith("#"):
-            target = self._root if ref == "#" else self._follow(ref)
+            target = self._root if ref == "#" else self._find(ref)
         if target is None:
             self.unresolved.add(ref[:100])
             return {}
         return target
 
-    def _follow(self, ref: str) -> object:
+    def _find(self, ref: str) -> object:
+        """Return the schema that an anchor or a JSON pointer names; None if it is missing."""
         if not ref.startswith("#/"):
             return next((each for each in objects_in(self._root) if each.get("$anchor") == ref[1:]), None)
-        at: object = self._root
+        current: object = self._root
         for step in ref[2:].split("/"):
             key = unquote(step).replace("~1", "/").replace("~0", "~")
-            if isinstance(at, dict):
-                at = at.get(key)
-            elif isinstance(at, list) and key.isascii() and key.isdigit() and int(key) < len(at):
-                at = at[int(key)]
+            if isinstance(current, dict):
+                current = current.get(key)
+            elif isinstance(current, list) and key.isascii() and key.isdigit() and int(key) < len(current):
+                current = current[int(key)]
             else:
                 return None
-        return at
+        return current
 
 
-def _schemas(value: object) -> list[object]:
+def _schema_list(value: object) -> list[object]:
     return value[: 4 * MAX_ALTERNATIVES] if isinstance(value, list) else []
 
 
 def objects_in(root: object) -> Iterator[dict[str, Any]]:
     """Iterate over every object in a schema, without recursion."""
-    left = [root]
-    while left:
-        value = left.pop()
+    remaining = [root]
+    while remaining:
+        value = remaining.pop()
         if isinstance(value, dict):
             yield value
-            left.extend(value.values())
+            remaining.extend(value.values())
         elif isinstance(value, list):
-            left.extend(value)
+            remaining.extend(value)
 
 
 def same(one: object, other: object) -> bool:
@@ -134,7 +138,7 @@ def types_of(shape: Shape) -> list[str]:
     return [it for it in declared if isinstance(it, str)] if isinstance(declared, list) else []
 
 
-def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any] | None:
+def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the intersection of two shapes, or None if they obviously contradict each other."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
@@ -148,9 +152,9 @@ def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any] 
             both[key] = [it for it in left if any(same(it, wanted) for wanted in right)]
         elif key in ("items", "additionalProperties"):
             both[key] = False if left is False or right is False else {"allOf": [left, right]}
-        elif key in _LOWER and _numbers(left, right):
+        elif key in _LOWER_BOUNDS and _are_numbers(left, right):
             both[key] = max(left, right)
-        elif key in _UPPER and _numbers(left, right):
+        elif key in _UPPER_BOUNDS and _are_numbers(left, right):
             both[key] = min(left, right)
         elif key == "const" and not same(left, right):
             return None
@@ -162,7 +166,7 @@ def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any] 
     return None if both.get("enum") == [] else both
 
 
-def _numbers(*values: object) -> bool:
+def _are_numbers(*values: object) -> bool:
     return all(isinstance(it, int | float) and not isinstance(it, bool) for it in values)
 
 

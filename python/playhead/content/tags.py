@@ -11,7 +11,7 @@ _APE_FOOTER: Final = 32
 
 
 def after_id3(data: bytes) -> int:
-    """Return the length of the ID3v2 tag (ID3v2.4, section 3.1); 0 without one."""
+    """Return the length of the ID3v2 tag before the audio (ID3v2.4, section 3.1); 0 without one."""
     if data[:3] != b"ID3" or len(data) < ID3_HEADER_BYTES:
         return 0
     size = 0
@@ -22,12 +22,13 @@ def after_id3(data: bytes) -> int:
 
 
 def before_tags(data: bytes) -> int:
-    """Return the end of the audio, before ID3v1 and APE tags."""
+    """Return the offset of the end of the audio, which is before any ID3v1 and APE tags."""
     end = len(data)
     if data[-ID3V1_BYTES : -ID3V1_BYTES + 3] == b"TAG":
         end -= ID3V1_BYTES
     footer = data[max(0, end - _APE_FOOTER) : end]
     if footer[:8] == b"APETAGEX" and len(footer) == _APE_FOOTER:
-        size, flags = struct.unpack_from("<I4xI", footer, 12)
-        end -= min(end, size + (_APE_FOOTER if flags >> 31 else 0))
+        size, flags = struct.unpack_from("<I4xI", footer, 12)  # the size of the items and the footer
+        header = _APE_FOOTER if flags >> 31 else 0
+        end -= min(end, header + size)
     return end

@@ -24,12 +24,12 @@ _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 class FileValue(BaseModel):
-    """A file that is read out of band (SEP-2631, a draft): a handle, and the server's description of it."""
+    """A file to download outside of MCP (SEP-2631, a draft): its handle, and the server's description."""
 
     model_config = ConfigDict(populate_by_name=True, frozen=True)
 
     uri: str
-    """The argument of `files/authorizeDownload`; `resources/read` need not know it."""
+    """The handle: the argument of `files/authorizeDownload`. `resources/read` may not accept it."""
     name: str | None = None
     mime_type: str | None = Field(default=None, alias="mimeType")
     size: int | None = None

@@ -1,8 +1,8 @@
 """Validation of tool results against a protocol revision: every defect, with its path.
 
-Server data never raises, binary data is never quoted, and the findings are bounded (`findings.MAX_FINDINGS`;
-the last one reports any omission). Where the text of the specification is stricter than its schemas, so is
-this module: base64, MIME types, times, `_meta` keys, and the revision that introduced each block.
+No server data raises an exception, and there are at most `findings.MAX_FINDINGS` findings and one that
+reports an omission. Where the text of the specification is stricter than its schemas, so is this module: for
+base64, MIME types, times, `_meta` keys, and the revision that introduced each type of block.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from playhead.content.formats import meta_key_problem, number, quoted
 from playhead.content.revisions import LATEST, Features, features_of
 from playhead.content.validation_schema import check_output
 
-_ARTICLE: Final[Mapping[JsonType, str]] = {
+_TYPE_WITH_ARTICLE: Final[Mapping[JsonType, str]] = {
     "string": "a string",
     "integer": "an integer",
     "number": "a number",
@@ -59,17 +59,17 @@ def check_fields(notes: Notes, path: str, raw: Mapping[str, object], fields: tup
 
 def check_value(notes: Notes, path: str, value: object, field: Field) -> None:
     """Add a finding if `value` has another JSON type than `field`, or another syntax."""
-    if not _is(field.kind, value):
+    if not _has_type(field.kind, value):
         notes.add(path, expected=_expected(field), got=kind_of(value))
     elif isinstance(value, str) and field.problem is not None and (problem := field.problem(value)):
         notes.add(path, expected=field.expected, got=problem)
 
 
 def _expected(field: Field) -> str:
-    return field.expected or _ARTICLE[field.kind]
+    return field.expected or _TYPE_WITH_ARTICLE[field.kind]
 
 
-def _is(kind: JsonType, value: object) -> bool:
+def _has_type(kind: JsonType, value: object) -> bool:
     match kind:
         case "string":
             return isinstance(value, str)
@@ -87,8 +87,8 @@ def _is(kind: JsonType, value: object) -> bool:
             return isinstance(value, list)
 
 
-_RESULT = (Field(name="isError", kind="boolean"), Field(name="_meta", kind="object"))
-_RESULT_TYPE = Field(name="resultType", required=True, expected="resultType, such as complete")
+_RESULT_FIELDS = (Field(name="isError", kind="boolean"), Field(name="_meta", kind="object"))
+_RESULT_TYPE_FIELD = Field(name="resultType", required=True, expected="resultType, such as complete")
 _SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 _NO_META = "no _meta here: only results, blocks and embedded contents carry one"
 
@@ -98,10 +98,10 @@ def validate_tool_response(
 ) -> list[Finding]:
     """Return the defects of a raw `tools/call` result; empty if valid.
 
-    `output_schema` is the tool's `outputSchema`, if any; `structuredContent` is validated against it unless
-    the result is an error. The schema is as untrusted as the result: nothing is fetched for it, and an
-    invalid or slow one is a finding. The largest messages take at most a few seconds of CPU time. The clock
-    is read only to stop a runaway regular expression.
+    `output_schema` is the tool's `outputSchema`, if any. Unless the result is an error, its
+    `structuredContent` must match it. The schema is as untrusted as the result: nothing is fetched for it,
+    and an invalid or slow one is a finding. The largest messages take at most a few seconds of CPU time. The
+    clock is read only to stop a runaway regular expression.
 
     Raises `UsageError` for an unknown revision, and never because of server data.
     """
@@ -110,7 +110,7 @@ def validate_tool_response(
     if not isinstance(raw, dict):
         notes.add("$", expected="an object", got=kind_of(raw))
         return notes.all()
-    fields = (*_RESULT, _RESULT_TYPE) if features.result_type else _RESULT
+    fields = (*_RESULT_FIELDS, _RESULT_TYPE_FIELD) if features.result_type else _RESULT_FIELDS
     check_fields(notes, "$", raw, fields)
     _check_meta(notes, "$", raw, features)
     _check_server_info(notes, raw, features)
@@ -151,10 +151,9 @@ def _check_block(notes: Notes, path: str, block: object, features: Features) -> 
 
 def _check_contents(notes: Notes, path: str, contents: dict[str, object], features: Features) -> None:
     has_text, has_blob = "text" in contents, "blob" in contents
-    if has_text == has_blob:
-        notes.add(path, expected="either text or blob", got="both" if has_text else "neither")
     fields: tuple[Field, ...] = BLOB_CONTENTS if has_blob else TEXT_CONTENTS
     if has_text == has_blob:
+        notes.add(path, expected="either text or blob", got="both" if has_text else "neither")
         fields = tuple(field for field in fields if field.name in contents or field.name == "uri")
     check_fields(notes, path, contents, fields)
     _check_block_meta(notes, path, contents, features)

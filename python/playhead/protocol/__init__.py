@@ -1,2 +1,2 @@
-"""The MCP session without I/O: what is in flight (exchange), what a revision changes, messages and their
-framing."""
+"""The MCP session without I/O: messages and their framing, the requests in flight, and one row per
+revision."""

@@ -3,11 +3,11 @@
     request, notify, answer, refuse, cancel → bytes to send
     receive(bytes) → Answered | Progressed | Asked | Notified | Faulted
 
-An `Inbox` finds the messages in a stream, and passes the events on, together with `SignOfLife`.
+An `Inbox` finds the messages in a stream, and adds `SignOfLife` to the events.
 
-An answer is matched to its request by the id. Ids compare by value: 1.0 is 1, and "7" answers 7 (counted as
-`retyped`). An answer is a fault, which is counted and dropped, if its id is not in flight, or if it arrives
-on the POST of another request. Where possible it is dropped by its id, before it is parsed.
+The id of an answer names its request. Ids compare by value: 1.0 is 1, and "7" answers 7 (counted as
+`retyped`). An answer is a fault if its id is not in flight, or if it arrives on the POST of another request:
+the exchange counts and drops it, if possible by its id alone, before it parses the answer.
 
 An invalid message fails a request only if it shows that it is the answer to that request. Calls in an
 impossible order raise `RuntimeError`, because they are bugs of this library.
@@ -29,16 +29,16 @@ from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
 from playhead.protocol.revisions import Revision, ToolHeaders
 
-_REMEMBERED: Final = 4096
-"""Limits the ended requests to remember. An answer to an older one counts as late."""
+_MAX_ENDED: Final = 4096
+"""Limits the ended requests to remember. An answer to an older request counts as late."""
 _SHOWN_BYTES: Final = 200
 """Limits the beginning of the first invalid message to save, for error messages."""
 _ANSWERS: Final = ("result", "error")
 
 
 Witness = Callable[[Literal["sent", "received"], bytes], None]
-"""Called with each message of one connection as it is made or received, before it is judged. It must not
-block or raise."""
+"""The exchange calls it with each message that it makes or receives, before it checks the message. It must
+not block or raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +139,12 @@ class Exchange:
         """The requests by their ids as strings: a server may echo 7 as "7"."""
         self._open_questions: dict[int | str, int] = {}
         """The number of unanswered requests of the server's by id. A server may use one id for several."""
-        self._over: dict[str, bool] = {}
-        """The newest ended requests: True if answered, False if cancelled."""
+        self._ended: dict[str, bool] = {}
+        """The newest ended requests by key: True if answered, False if cancelled."""
         self._last_id = 0
         self._faults = Counter[str]()
-        self._first: str | None = None
+        self._first_invalid: str | None = None
+        """The beginning of the first invalid message, with the reason."""
 
     @property
     def revision(self) -> Revision:
@@ -221,7 +222,7 @@ class Exchange:
         key = str(outgoing.id)
         if key in self._in_flight:
             raise RuntimeError(f"expected request {outgoing.id!r} to be answered, but it is in flight")
-        self._over.pop(key, None)
+        self._ended.pop(key, None)
         self._in_flight[key] = outgoing
         if self._witness is not None:
             self._witness("sent", outgoing.data)
@@ -231,7 +232,7 @@ class Exchange:
 
         Returns the notification to send; None if the request was not in flight, or may not be cancelled.
         """
-        request = self._leave(str(id), answered=False)
+        request = self._end_request(str(id), answered=False)
         if request is None or request.method in self.revision.never_cancelled:
             return None
         return self.notify("notifications/cancelled", {"requestId": request.id, "reason": "cancelled"})
@@ -290,7 +291,7 @@ class Exchange:
             if not isinstance(value, list) or not value or not self._has_batches:
                 return [self._on_message(value, only)]
         except (ProtocolError, LimitError) as error:
-            return [self._on_broken(data, error, only)]
+            return [self._on_invalid(data, error, only)]
         events: list[Event] = []
         for each in value:
             try:
@@ -309,16 +310,19 @@ class Exchange:
                 f'expected a JSON-RPC 2.0 message, got {value.get("jsonrpc")!r:.40} for its member "jsonrpc"'
             )
         if "method" in value:
-            return self._on_call(value)
+            return self._on_request_or_notification(value)
         if "result" not in value and "error" not in value:
             raise ProtocolError(
                 'expected a JSON-RPC message, got an object without "method", "result" or "error"'
             )
+        return self._on_answer(value, only)
+
+    def _on_answer(self, value: dict[str, Any], only: int | str | None) -> Event:
         result, error = value.get("result"), None
         if not isinstance(result, dict):
             if "error" not in value:
                 raise ProtocolError(
-                    f"expected a JSON-RPC answer; at 'result': expected an object, got {_type_of(result)}"
+                    f"expected a JSON-RPC answer; at 'result': expected an object, got {_type_name(result)}"
                 )
             result, error = None, _error_of(value["error"])
         id = value.get("id")
@@ -332,26 +336,26 @@ class Exchange:
         key = str(id)
         if key not in self._in_flight or (only is not None and key != str(only)):
             return self.unclaimed(key, is_result=error is None)
-        request = self._leave(key, answered=True)
+        request = self._end_request(key, answered=True)
         assert request is not None
         if type(id) is not type(request.id):
             self.count("retyped")
         return Answered(request.id, result, error, request)
 
-    def _on_call(self, value: dict[str, Any]) -> Event:
+    def _on_request_or_notification(self, value: dict[str, Any]) -> Event:
         method, params = value["method"], value.get("params")
         if params is None:
             params = {}
         if not isinstance(method, str) or not isinstance(params, dict):
             raise ProtocolError(
                 "expected a method and an object of parameters in a request or notification, got"
-                f" {_type_of(method)} and {_type_of(params)}"
+                f" {_type_name(method)} and {_type_name(params)}"
             )
         if "id" in value:
             id = _id_of(value["id"])
             if id is None:
                 raise ProtocolError(
-                    f"expected a number or a string as the id of a request, got {_type_of(value['id'])}"
+                    f"expected a number or a string as the id of a request, got {_type_name(value['id'])}"
                 )
             self._open_questions[id] = self._open_questions.get(id, 0) + 1
             return Asked(id, method, params)
@@ -380,14 +384,14 @@ class Exchange:
     def ignore(self, data: bytes, reason: str) -> Faulted:
         """Count bytes that are not a message."""
         self.count("not_messages")
-        if self._first is None:
+        if self._first_invalid is None:
             begin = bytes(data[:_SHOWN_BYTES]).decode("utf-8", "replace")
-            self._first = f"{begin!r} ({reason})"
+            self._first_invalid = f"{begin!r} ({reason})"
         return Faulted(reason)
 
     def fail(self, key: str, error: PlayheadError) -> Faulted | None:
         """End a request in flight whose answer cannot be used; None if it is not in flight."""
-        request = self._leave(key, answered=True)
+        request = self._end_request(key, answered=True)
         return None if request is None else Faulted(str(error), request.id, error)
 
     def method_of(self, key: str) -> str | None:
@@ -397,7 +401,7 @@ class Exchange:
 
     def attribute(self, key: str, error: RpcError) -> Answered:
         """End the request `key` with `error`, which has no id but can only be about this request."""
-        request = self._leave(key, answered=True)
+        request = self._end_request(key, answered=True)
         if request is None:
             raise RuntimeError(f"expected a request in flight, got {key!r}")
         self.count("nameless_errors")
@@ -407,14 +411,10 @@ class Exchange:
         """Count an answer that nobody awaits; `key` is None if its id is unknown."""
         if key is None:
             return Faulted("an answer that nobody awaits")
-        if self._over.get(key):
+        if self._ended.get(key):
             self.count("repeated")
             return Faulted("a second answer")
-        # A peer's id may be longer than what `int` reads; ours have few digits.
-        is_short = len(key) <= len(str(self._last_id))
-        if key in self._over or (
-            key not in self._in_flight and is_short and key.isdecimal() and 0 < int(key) <= self._last_id
-        ):
+        if key in self._ended or self._was_forgotten(key):
             self.count("late")
             if is_result:
                 self.count("late_results")
@@ -422,27 +422,34 @@ class Exchange:
         self.count("unasked")
         return Faulted("an answer to another request, or to none")
 
+    def _was_forgotten(self, key: str) -> bool:
+        """Return True if the key is the number of a request that ended too long ago to be remembered."""
+        if key in self._in_flight or not key.isdecimal():
+            return False
+        # A peer's id may have more digits than `int` reads.
+        return len(key) <= len(str(self._last_id)) and 0 < int(key) <= self._last_id
+
     def count(self, fault: str) -> None:
         """Count a fault of the server's, a field of `ProtocolFaults`."""
         self._faults[fault] += 1
 
     def faults(self) -> ProtocolFaults:
         """Protocol faults received so far."""
-        return ProtocolFaults(first=self._first, **self._faults)
+        return ProtocolFaults(first=self._first_invalid, **self._faults)
 
-    def _on_broken(self, data: bytes, error: ProtocolError | LimitError, only: int | str | None) -> Faulted:
+    def _on_invalid(self, data: bytes, error: ProtocolError | LimitError, only: int | str | None) -> Faulted:
         ignored = self.ignore(data, str(error))
         key = messages.broken_answer_id(data)
         if key is None or (only is not None and key != str(only)):
             return ignored
         return self.fail(key, error) or ignored
 
-    def _leave(self, key: str, *, answered: bool) -> Outgoing | None:
+    def _end_request(self, key: str, *, answered: bool) -> Outgoing | None:
         request = self._in_flight.pop(key, None)
         if request is not None:
-            self._over[key] = answered
-            if len(self._over) > _REMEMBERED:
-                del self._over[next(iter(self._over))]
+            self._ended[key] = answered
+            if len(self._ended) > _MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
         return request
 
 
@@ -460,7 +467,7 @@ def _error_of(value: object) -> RpcError:
         code, message = _id_of(value.get("code")), value.get("message")
         if isinstance(code, int) and isinstance(message, str):
             return RpcError(code, message, value.get("data"))
-    raise ProtocolError(f"expected an error with a numeric code and a message, got {_type_of(value)}")
+    raise ProtocolError(f"expected an error with a numeric code and a message, got {_type_name(value)}")
 
 
 def _number(value: object) -> float | None:
@@ -469,7 +476,7 @@ def _number(value: object) -> float | None:
     return float(value)
 
 
-def _type_of(value: object) -> str:
+def _type_name(value: object) -> str:
     return {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}.get(
         type(value), "a number"
     )

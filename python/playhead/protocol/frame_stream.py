@@ -1,20 +1,20 @@
 """The frames of one WebSocket (RFC 6455), for either end: bytes and time in; messages, control frames and the
 close out.
 
-Theory of operation. Add received bytes with `feed`. `next_event` returns the text messages, as the events of
-lines and under their limits (`framing`), until it returns None: more bytes are needed or, if `has_more`,
-other tasks should run first. Then call `on_time`; `control` returns the pongs, pings and close frames to
-send, and `closed` is set once the connection has ended. Any chunking of the same bytes gives the same events.
-No clock, no stream, no handshake.
+Theory of operation. Add received bytes with `feed`. `next_event` returns the text messages, with the classes
+and limits of `framing`. Once it returns None, more bytes are needed or, if `has_more`, other tasks should run
+first. Then call `on_time`; `control` returns the pongs, pings and close frames to send, and `closed` is set
+once the connection has ended. Any chunking of the same bytes gives the same events. No clock, no stream, no
+handshake.
 
 wsproto reads and writes the frames, with two exceptions. It copies each byte of a payload five times, so a
 client reads server messages of one frame without it, at a third of the cost. It reports a frame only with its
 payload, so frame heads are read here, to refuse a frame that announces more than `allowed_bytes` at once.
 
 A peer can make this hold one message of at most `max_bytes`, the head of a frame, and the payload of its
-newest ping, the only one that is answered (section 5.5.3). Fragments are joined as they arrive, so that an
-empty one costs no memory. Binary messages are counted and dropped, because JSON-RPC uses text frames.
-Compression is not negotiated, because 64 KiB could become 64 MiB before anything is counted.
+newest ping, the only one that gets a pong (section 5.5.3). Fragments are joined as they arrive, so that an
+empty one costs no memory. Binary messages are counted and dropped, because JSON-RPC uses text frames. There
+is no compression, because 64 KiB could become 64 MiB before any limit is checked.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ from playhead.protocol.framing import HEAD_BYTES, Assembly, LineEvent
 FRAMES_PER_TURN: Final = 256
 """Limits the frames read before other tasks may run: 64 KiB can hold 32,768 empty frames."""
 
-_TEXT_WHOLE: Final = 0x81
+_WHOLE_TEXT: Final = 0x81
 """The first byte of a text message in one frame (section 5.2): FIN, no reserved bit, opcode 1."""
 _EXTENDED_BYTES: Final = {126: 2, 127: 8}
 """The number of bytes of the extended length, by the value in the second byte of a frame."""
-_LEAST: Final = {0: 0, 2: 126, 8: 1 << 16}
-"""The smallest valid length by the number of its extended bytes; smaller lengths must use a shorter form."""
+_SHORTEST: Final = {0: 0, 2: 126, 8: 1 << 16}
+"""The smallest payload length that each number of extended bytes may state. A shorter form must state smaller
+ones."""
 
 
 class End(Enum):
@@ -88,8 +89,9 @@ class _Head(NamedTuple):
         return bool(self.first & 0x08)
 
     @property
-    def is_text(self) -> bool:
-        return self.first == _TEXT_WHOLE and self.length > 0 and self.is_valid
+    def is_whole_text(self) -> bool:
+        """True if the frame is a whole text message."""
+        return self.first == _WHOLE_TEXT and self.length > 0 and self.is_valid
 
 
 class FrameStream:
@@ -102,7 +104,7 @@ class FrameStream:
             1009. Default `max_bytes`.
         head_bytes: the length at which an incomplete message is announced. Default 64 KiB, as for lines.
         max_fragments: the most frames of one message; more end the connection with 1008. An empty frame costs
-            no memory, but some 15 us.
+            no memory, but some 15 µs.
         message_seconds: the longest time from the first to the last frame of a message; after it, 1008.
         ping_seconds: the silence after which a ping is sent, and the time between two pings.
         silence_seconds: the silence that ends the connection with 1008. Any byte ends a silence, because a
@@ -134,32 +136,33 @@ class FrameStream:
         self.message = Assembly(max_bytes=max_bytes, allowed_bytes=self._allowed_bytes, head_bytes=head_bytes)
         self._unread = b""
         self._at = 0
-        self._turn = 0
+        self._frames_in_turn = 0
+        """The frames read since `next_event` last returned None."""
         self.has_more = False
         """True if `next_event` returned None before it had read everything."""
 
-        self._left = 0
+        self._frame_left = 0
         """The bytes of the current frame that have not been read, mask included."""
         self._is_control = False
-        self._passes_by = False
-        """True if the current frame's payload is read without wsproto."""
-        self._character = b""
-        """The beginning of an incomplete character of that payload."""
+        self._skips_wsproto = False
+        """True if the current frame is read here, without wsproto."""
+        self._incomplete_character = b""
+        """The beginning of an incomplete character at the end of the payload that was read here."""
         self._fragments = 0
         """The frames of the unfinished message so far; 0 between two messages."""
         self._length_bytes = 0
         """The bytes that the heads of the unfinished message have announced."""
 
-        self._began = False
+        self._has_begun = False
         """True if a message has begun since the last `on_time`."""
-        self._heard = False
+        self._has_received = False
         """True if bytes have arrived since the last `on_time`."""
-        self._heard_at = self._silent_since = self._pinged_at = now
+        self._received_at = self._silent_since = self._pinged_at = now
         self._message_since = math.inf
         self._pong: bytes | None = None
         """The payload of the newest ping of the peer's without a pong."""
         self._ping_is_due = False
-        self._is_leaving = False
+        self._is_closing = False
         """True once `close` was called. Messages are dropped then."""
         self.pings = 0
         """The number of pings sent."""
@@ -173,7 +176,7 @@ class FrameStream:
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Add received bytes. Drain `next_event`, then call `on_time`."""
-        self._heard = True
+        self._has_received = True
         if self.closed is None:
             self._unread = self._unread + chunk if self._unread else bytes(chunk)
 
@@ -190,43 +193,43 @@ class FrameStream:
         (`has_more`)."""
         while (event := self.message.next_event()) is None and self.closed is None:
             if (frame := next(self._events, None)) is not None:
-                self._take(frame)
-            elif not self._advance():
-                self.has_more = self._turn >= FRAMES_PER_TURN
-                self._turn = 0
+                self._on_event(frame)
+            elif not self._read_frames():
+                self.has_more = self._frames_in_turn >= FRAMES_PER_TURN
+                self._frames_in_turn = 0
                 self._unread, self._at = self._unread[self._at :], 0
                 break
             elif self.closed is not None and self.closed.end is End.TOO_LONG:
                 return self.message.end()
         return event
 
-    def _advance(self) -> bool:
+    def _read_frames(self) -> bool:
         """Read the next frames, or the next piece of a long one. False if bytes are missing."""
         data, start, end = self._unread, self._at, len(self._unread)
-        at = start
-        while at < end and self._turn < FRAMES_PER_TURN:
-            if self._left:
-                piece = min(self._left, end - at)
-                if self._passes_by:
-                    self._left -= piece
-                    self._at = at + piece
-                    self._take_payload(memoryview(data)[at : self._at])
+        at = start  # `data[start:at]` has the frames that wsproto will read
+        while at < end and self._frames_in_turn < FRAMES_PER_TURN:
+            if self._frame_left:
+                n_bytes = min(self._frame_left, end - at)
+                self._frame_left -= n_bytes
+                at += n_bytes
+                if self._skips_wsproto:
+                    self._at = at
+                    self._write_payload(memoryview(data)[at - n_bytes : at])
                     return True
-                at, self._left = at + piece, self._left - piece
                 continue
             head = self._head_at(at)
             if head is None:
                 break
             refusal = self._refusal(head)
-            passes_by = self._is_client and head.is_text and not self._fragments
-            if at > start and (passes_by or refusal is not None):
-                break  # first read the frames before this one
+            skips_wsproto = self._is_client and head.is_whole_text and not self._fragments
+            if at > start and (skips_wsproto or refusal is not None):
+                break  # wsproto reads the frames before this one first
             if refusal is not None:
                 self._close(*refusal)
                 return True
-            self._begin_frame(head, passes_by=passes_by)
+            self._begin_frame(head, skips_wsproto=skips_wsproto)
             at += head.size
-            if passes_by:
+            if skips_wsproto:
                 start = at
         self._at = at
         if start < at:
@@ -239,14 +242,15 @@ class FrameStream:
         data = self._unread
         if len(data) < at + 2:
             return None
-        first, length, masked = data[at], data[at + 1] & 0x7F, data[at + 1] > 0x7F
+        first, length, is_masked = data[at], data[at + 1] & 0x7F, data[at + 1] > 0x7F
         extended = _EXTENDED_BYTES.get(length, 0)
         size = 2 + extended
         if len(data) < at + size:
             return None
         if extended:
             length = int.from_bytes(data[at + 2 : at + size], "big")
-        return _Head(size, first, length, masked != self._is_client and _LEAST[extended] <= length < 1 << 63)
+        is_from_peer = is_masked != self._is_client  # only clients mask their frames (section 5.1)
+        return _Head(size, first, length, is_from_peer and _SHORTEST[extended] <= length < 1 << 63)
 
     def _refusal(self, head: _Head) -> tuple[End, CloseReason, str] | None:
         """Return the reason to end the connection at this head. Invalid heads are left to wsproto."""
@@ -260,35 +264,38 @@ class FrameStream:
             return End.REFUSED, CloseReason.POLICY_VIOLATION, reason
         return None
 
-    def _begin_frame(self, head: _Head, *, passes_by: bool) -> None:
-        self._turn += 1
-        self._passes_by = passes_by
-        self._left = head.length + (0 if self._is_client else 4)
+    def _begin_frame(self, head: _Head, *, skips_wsproto: bool) -> None:
+        self._frames_in_turn += 1
+        self._skips_wsproto = skips_wsproto
+        mask_bytes = 0 if self._is_client else 4
+        self._frame_left = mask_bytes + head.length
         self._is_control = head.is_control
         if head.is_control:
             return
-        self._began = self._began or not self._fragments
+        self._has_begun = self._has_begun or not self._fragments
         self._fragments += 1
         self._length_bytes += head.length
-        if head.first & 0x80:
+        if head.first & 0x80:  # FIN: the last frame of the message
             self._fragments = self._length_bytes = 0
 
-    def _take_payload(self, piece: memoryview) -> None:
-        text = self._character + piece if self._character else piece
+    def _write_payload(self, piece: memoryview) -> None:
+        """Add a piece of the text of a frame that is read here. It may end within a character."""
+        text = self._incomplete_character + piece if self._incomplete_character else piece
         try:
-            _text, used = codecs.utf_8_decode(text, "strict", not self._left)
+            _text, used = codecs.utf_8_decode(text, "strict", not self._frame_left)
         except UnicodeDecodeError as error:
             self._close(End.INVALID, CloseReason.INVALID_FRAME_PAYLOAD_DATA, str(error))
             return
-        self._character = bytes(text[used:])
-        self._take_text(piece, ends=not self._left)
+        self._incomplete_character = bytes(text[used:])
+        self._write_text(piece, ends=not self._frame_left)
 
-    def _take(self, frame: Event) -> None:
+    def _on_event(self, frame: Event) -> None:
         match frame:
             case TextMessage():
-                self._take_text(frame.data.encode(), ends=frame.message_finished)
+                self._write_text(frame.data.encode(), ends=frame.message_finished)
             case BytesMessage():
-                self.binary_messages += frame.message_finished
+                if frame.message_finished:
+                    self.binary_messages += 1
             case Ping():
                 self._pong = bytes(frame.payload)
             case Pong():
@@ -301,8 +308,8 @@ class FrameStream:
             case _:
                 raise AssertionError(f"expected a frame, got {frame!r}")
 
-    def _take_text(self, piece: bytes | memoryview, *, ends: bool) -> None:
-        if not self._is_leaving:
+    def _write_text(self, piece: bytes | memoryview, *, ends: bool) -> None:
+        if not self._is_closing:
             self.message.write(piece, ends=ends)
 
     def _close(self, end: End, code: int, reason: str) -> None:
@@ -320,31 +327,31 @@ class FrameStream:
         if self.closed is not None:
             return math.inf
         return min(
-            max(self._heard_at, self._pinged_at) + self._ping_seconds,
+            max(self._received_at, self._pinged_at) + self._ping_seconds,
             self._silent_since + self._silence_seconds,
             self._message_since + self._message_seconds,
         )
 
     def on_time(self, now: float) -> None:
         """Check the time limits. Call it when the events of a `feed` are drained, and when it is `due`."""
-        if self._heard:
-            self._heard = False
-            self._heard_at = self._silent_since = now
-        if not self._fragments and (self._is_control or not self._left):
+        if self._has_received:
+            self._has_received = False
+            self._received_at = self._silent_since = now
+        if not self._fragments and (self._is_control or not self._frame_left):
             self._message_since = math.inf
-        elif self._began:
+        elif self._has_begun:
             self._message_since = now
-        self._began = False
+        self._has_begun = False
         if now >= self._message_since + self._message_seconds:
             self._close(End.REFUSED, CloseReason.POLICY_VIOLATION, "a message was not complete in time")
         elif now >= self._silent_since + self._silence_seconds:
             reason = f"nothing was received for {self._silence_seconds:g} s"
             self._close(End.SILENT, CloseReason.POLICY_VIOLATION, reason)
-        elif now >= max(self._heard_at, self._pinged_at) + self._ping_seconds:
+        elif now >= max(self._received_at, self._pinged_at) + self._ping_seconds:
             self.ping(now)
 
     def excuse(self, now: float) -> None:
-        """Do not count the silence until `now`, because we did not read, or expected nothing."""
+        """Do not count the silence until `now`, because the caller did not read, or expected nothing."""
         self._silent_since = now
 
     # --- what is sent --------------------------------------------------------------------------------
@@ -372,7 +379,7 @@ class FrameStream:
     def close(self, code: int, reason: str = "") -> bytes:
         """Return our close frame, or the answer to the peer's; empty if it was sent already. Further messages
         are dropped."""
-        self._is_leaving = True
+        self._is_closing = True
         self.message.drop()
         if self._frames.state not in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
             return b""
@@ -383,7 +390,7 @@ class FrameStream:
     @property
     def has_control(self) -> bool:
         """True if `control` has frames to send. Send them between two messages."""
-        must_close = self.closed is not None and self.closed.end is not End.CUT and not self._is_leaving
+        must_close = self.closed is not None and self.closed.end is not End.CUT and not self._is_closing
         return self._pong is not None or self._ping_is_due or must_close
 
     def control(self) -> bytes:

@@ -5,10 +5,9 @@ Any chunking of the same bytes gives the same events. Each byte is scanned once,
 growing buffer again at each chunk takes quadratic time (24 s for a line of 32 MiB with the SDK's reader).
 
 A peer can make this hold one line of at most `max_bytes`, or `head_bytes` + `TAIL_BYTES` of a line that is
-being skipped. A line of more than `ENDLESS_FACTOR` times `max_bytes` is considered endless, and no event
-follows.
+being skipped. A line of more than `ENDLESS_FACTOR` times `max_bytes` counts as endless, and no event follows.
 
-Lines are bytes and are not decoded here, so an invalid byte affects only its own line.
+Lines stay bytes, so an invalid byte affects only its own line.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ TAIL_BYTES = 256
 """The length of the end of a skipped line to save. Some servers write the id there."""
 
 ENDLESS_FACTOR = 4
-"""The multiple of the limit at which a skipped line is considered endless."""
+"""A skipped line longer than this multiple of `max_bytes` counts as endless."""
 
 _BLANKS: Final = b" \t\r"
 _LEADING: Final = re.compile(rb"[ \t\r]*")
@@ -76,14 +75,14 @@ LineEvent = Line | LongLine | OverlongLine | SkippedLine | EndlessLine
 
 
 class Assembly:
-    """One message while it arrives. It is collected or, except for its two ends, skipped.
+    """One message while it arrives: all of its bytes or, if it is skipped, its beginning and its end.
 
     A message longer than `head_bytes` is collected in a `_core.MessageBuffer`, which gives up its `bytes`
     without a copy: 64 MiB are never held twice, and views of them can be decoded with the GIL released.
 
     Args:
         max_bytes: the longest message to return (`limits.message_bytes`).
-        allowed_bytes: the length at which a message is considered endless.
+        allowed_bytes: the longest message to skip. A longer one counts as endless.
         head_bytes: the length at which an incomplete message is announced.
     """
 
@@ -184,7 +183,7 @@ class LineFramer:
     """Cuts bytes into lines, without the blanks before them. No clock, no stream, no decoding.
 
     Args:
-        max_bytes: the longest line to keep (`limits.message_bytes`).
+        max_bytes: the longest line to return (`limits.message_bytes`).
         head_bytes: the length at which an incomplete line is announced. Default 64 KiB, a pipe's capacity.
     """
 

@@ -63,24 +63,24 @@ class Inbox:
     def receive(self, chunk: bytes | bytearray | memoryview) -> list[Event]:
         """Take received bytes, and return the events of the messages that are complete."""
         message = self._framer.message
-        begun_bytes = message.length_bytes
+        length_before = message.length_bytes
         self._framer.feed(chunk)
         events: list[Event] = []
         is_alive = False
         while self.failure is None and (line := self._framer.next_event()) is not None:
             if not isinstance(line, framing.Line):
-                found = self._on_long(line)
+                new_events = self._on_long_line(line)
             elif line.data.startswith(b"{"):
-                found = self._exchange.receive(line.data, only=self._only)
+                new_events = self._exchange.receive(line.data, only=self._only)
             else:
-                found = self._on_odd_line(line.data)
+                new_events = self._on_odd_line(line.data)
             if self._leniency is not None:
-                found = [judged for event in found for judged in self._leniency.judge(event)]
-            for event in found:
+                new_events = [judged for event in new_events for judged in self._leniency.judge(event)]
+            for event in new_events:
                 is_alive = is_alive or (self._only is None and isinstance(event, Answered | Progressed))
                 events.append(event)
-        # Not every chunk continues the message: a WebSocket's may be a ping within it.
-        if is_alive or (message.length_bytes != begun_bytes and self._may_answer(message.head)):
+        # Not every chunk continues the message: it may be a WebSocket ping between two of its frames.
+        if is_alive or (message.length_bytes != length_before and self._may_become_answer(message.head)):
             events.append(SignOfLife(self._only))
         return events
 
@@ -93,62 +93,64 @@ class Inbox:
             return [self._exchange.ignore(line, "it does not begin as a JSON object")]
         return self._exchange.receive(line, only=self._only)
 
-    def _on_long(self, line: framing.LineEvent) -> list[Event]:
+    def _on_long_line(self, line: framing.LineEvent) -> list[Event]:
         event: Event | None = None
         match line:
             case framing.LongLine():
                 if not (line.head.isspace() or self._is_awaited(line.head)):
                     self._framer.message.skip()
             case framing.OverlongLine():
-                event = self._overlong_answer(self._answered(line.head))
+                event = self._fail_overlong(self._answered_key(line.head))
             case framing.SkippedLine():
-                event = self._on_skipped(line)
+                event = self._on_skipped_line(line)
             case framing.EndlessLine():
-                self.failure = self._overlong(f"a line without an end after {line.allowed_bytes} bytes")
+                self.failure = self._overlong_error(f"a line without an end after {line.allowed_bytes} bytes")
         return [] if event is None else [event]
 
-    def _on_skipped(self, line: framing.SkippedLine) -> Event:
+    def _on_skipped_line(self, line: framing.SkippedLine) -> Event:
         if not messages.is_answer(line.head):
             return self._exchange.ignore(
                 line.head, f"{line.length_bytes} bytes that are not a JSON-RPC message, or too many for one"
             )
-        key = self._answered(line.head, line.tail)
-        failed = self._overlong_answer(key) if line.overlong else None
+        key = self._answered_key(line.head, line.tail)
+        failed = self._fail_overlong(key) if line.overlong else None
         return failed or self._exchange.unclaimed(key, is_result=messages.is_result(line.head))
 
-    def _answered(self, head: bytes, tail: bytes = b"") -> str | None:
-        """Return the key of the request that a message answers; None for no answer, or if its ends don't show
-        it."""
+    def _answered_key(self, head: bytes, tail: bytes = b"") -> str | None:
+        """Return the key of the request that a message answers. None if it is not an answer, or if its two
+        ends do not show the id."""
         key = messages.answered_id(head, tail)
         if key is None and self._only is not None and messages.is_answer(head):
             return str(self._only)  # the id is at the end, and can only be this one
         return key
 
     def _is_awaited(self, head: bytes) -> bool:
-        """Return whether a message that begins with `head` may be needed: it may answer a request in flight,
+        """Return True if a message that begins with `head` may be needed: it may answer a request in flight,
         or it is not an answer."""
         if not self._exchange.may_begin(head.lstrip()):
             return False
-        key = self._answered(head)
+        key = self._answered_key(head)
         if key is not None:
-            return self._may_be_for(key)
+            return self._may_answer_request(key)
         return bool(self._exchange.in_flight) or not messages.is_answer(head)
 
-    def _may_be_for(self, key: str) -> bool:
+    def _may_answer_request(self, key: str) -> bool:
         return self._exchange.awaits(key) and (self._only is None or key == str(self._only))
 
-    def _may_answer(self, head: bytes) -> bool:
-        """Return True if an unfinished message is the answer to a request in flight, or has not shown what it
-        is."""
-        is_open = len(head) < UNDECIDED_BYTES and b'"method"' not in head
-        return (is_open or messages.is_answer(head)) and self._is_awaited(head)
+    def _may_become_answer(self, head: bytes) -> bool:
+        """Return True if an unfinished message answers a request in flight, or is too short to show whether
+        it does."""
+        is_undecided = len(head) < UNDECIDED_BYTES and b'"method"' not in head
+        return (is_undecided or messages.is_answer(head)) and self._is_awaited(head)
 
-    def _overlong_answer(self, key: str | None) -> Faulted | None:
-        if key is None or not self._may_be_for(key):
+    def _fail_overlong(self, key: str | None) -> Faulted | None:
+        if key is None or not self._may_answer_request(key):
             return None
-        return self._exchange.fail(key, self._overlong(f"a longer answer to {self._exchange.method_of(key)}"))
+        return self._exchange.fail(
+            key, self._overlong_error(f"a longer answer to {self._exchange.method_of(key)}")
+        )
 
-    def _overlong(self, what: str) -> LimitError:
+    def _overlong_error(self, what: str) -> LimitError:
         allowed = self._limits.message_bytes
         return LimitError(
             f"expected a message of at most {allowed} bytes (limit message_bytes), got {what}; "

@@ -1,8 +1,9 @@
 """JSON-RPC messages ⇄ bytes, checked before they are parsed. Plain dictionaries; no model, no library.
 
-`_core.Frame` reads the structure of a message in one pass, to bound the parser's result before it runs: the
-nesting (`limits.json_depth`); the number of values (`limits.json_values`), because 64 MiB of `[[],[],…` would
-become more than a gigabyte of Python lists; and the memory of wide characters (`limits.message_bytes`).
+`_core.Frame` reads the structure of a message in one pass, so that limits apply before the parser runs: to
+the nesting (`limits.json_depth`); to the number of values (`limits.json_values`), because 64 MiB of
+`[[],[],…` would become more than a gigabyte of Python lists; and to the memory of wide characters
+(`limits.message_bytes`).
 
 Long blobs are not parsed. Each becomes a `memoryview` of its message, ready for `_core.Pipe.write_base64` and
 `_core.decode_base64`; everything else is plain JSON. `plain` turns the views into strings.
@@ -33,7 +34,7 @@ _ID = rb'"id"\s*:\s*(-?[0-9]{1,20}(?![0-9]*\.0*[1-9])|"[^"\\]{0,256}")'
 """An integer or a string; 1.5 is not an id, and does not stand for 1."""
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 
-_ID_FIRST = re.compile(
+_ANSWER_WITH_ID_FIRST = re.compile(
     rb"\s*\{\s*(?:"
     + _VERSION
     + rb"\s*,\s*)?"
@@ -44,16 +45,16 @@ _ID_FIRST = re.compile(
 )
 """`{"jsonrpc":"2.0","id":7,"result":`, as the Python and Go SDKs write."""
 
-_ANSWER_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb'\s*,\s*)?"(?:result|error)"')
-_ID_LAST = re.compile(rb"(?<!\\)" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
+_ANSWER_HEAD = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb'\s*,\s*)?"(?:result|error)"')
+_ANSWER_WITH_ID_LAST = re.compile(rb"(?<!\\)" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
 """`…},"jsonrpc":"2.0","id":7}`, as the TypeScript SDK writes. In valid JSON this can only be the outer id."""
 
 _OUTCOME = re.compile(rb'"(result|error)"\s*:')
-_FIRST_ID = re.compile(rb"(?<!\\)(?:" + _ID + rb'|"id"\s*:)')
+_ANY_ID = re.compile(rb"(?<!\\)(?:" + _ID + rb'|"id"\s*:)')
 WIDE_FACTOR = 2
 """Limits the memory for the text of a message to this multiple of `limits.message_bytes`. Without it, an
 answer of 63 MiB took 480 MB."""
-_LOOK_BYTES = 4096
+_SEARCHED_BYTES = 4096
 """Bytes at each end of a broken line that are searched for its id."""
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -73,7 +74,7 @@ def decode(data: bytes, limits: Limits, frame: Frame | None = None) -> Any:
 
     Args:
         data: `bytes`, because only views of those are decoded with the GIL released. A view keeps it alive.
-        frame: `Frame(data)`, if it is at hand.
+        frame: `Frame(data)`, if the caller has it.
 
     Raises:
         LimitError: it is nested deeper than `limits.json_depth`, holds more than `limits.json_values`
@@ -102,7 +103,7 @@ def decode(data: bytes, limits: Limits, frame: Frame | None = None) -> Any:
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """`message` as JSON on one line. Raises `UsageError` if its arguments can't be written as JSON."""
+    """Write `message` as JSON on one line. Raises `UsageError` if its arguments can't be written as JSON."""
     try:
         return _ENCODER.encode(message).encode()
     except (ValueError, TypeError, RecursionError) as error:  # a lone surrogate, NaN, an unknown object
@@ -118,14 +119,18 @@ def plain(result: dict[str, Any], *, but_main: bool = False) -> dict[str, Any]:
         but_main: leave the view of a blob that is more than half of its message. A view keeps its whole
             message alive, so these take at most twice the memory of the blob.
     """
-    for holder, key in _holders(result):
+    for holder, key in _blob_places(result):
         view = holder.get(key)
-        if isinstance(view, memoryview) and not (but_main and 2 * len(view) > memoryview(view.obj).nbytes):
+        if not isinstance(view, memoryview):
+            continue
+        is_main = 2 * len(view) > memoryview(view.obj).nbytes
+        if not (but_main and is_main):
             holder[key] = str(view, "ascii")
     return result
 
 
-def _holders(result: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+def _blob_places(result: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each object in a result that may hold a blob, with the key of the blob."""
     for item in _objects(result.get("contents")):
         yield item, "blob"
     for item in _objects(result.get("content")):
@@ -139,9 +144,9 @@ def _objects(items: object) -> list[dict[str, Any]]:
 
 
 def check_structure(data: bytes | bytearray, limits: Limits, frame: Frame | None = None) -> Frame:
-    """Check a message's width, nesting and number of values against the limits, without parsing it.
+    """Check the memory of a message's text, its nesting and its number of values against the limits.
 
-    Returns its structure. Raises:
+    Returns its structure, without parsing it. Raises:
         LimitError: as in `decode`.
     """
     frame = frame or Frame(data)
@@ -175,17 +180,16 @@ def check_structure(data: bytes | bytearray, limits: Limits, frame: Frame | None
 
 
 def answered_id(head: bytes | bytearray, tail: bytes | bytearray = b"") -> str | None:
-    """Return the key of the request that a message answers, found in its two ends; None if they don't show
-    it.
+    """Return the key of the request that a message answers. None if its two ends do not show the id.
 
     Args:
         head: the beginning of the message, or all of it.
         tail: its end; empty until that has arrived.
     """
-    match = _ID_FIRST.match(head)
-    if match is None and tail and _ANSWER_FIRST.match(head):
-        match = _ID_LAST.search(tail)
-    return None if match is None else _key_of_text(match[1])
+    match = _ANSWER_WITH_ID_FIRST.match(head)
+    if match is None and tail and _ANSWER_HEAD.match(head):
+        match = _ANSWER_WITH_ID_LAST.search(tail)
+    return None if match is None else _key_of_json(match[1])
 
 
 def answered_plainly(frame: Frame) -> str | None:
@@ -196,12 +200,12 @@ def answered_plainly(frame: Frame) -> str | None:
 
 def is_answer(head: bytes | bytearray) -> bool:
     """Return True if a message that begins with `head` is an answer."""
-    return _ID_FIRST.match(head) is not None or _ANSWER_FIRST.match(head) is not None
+    return _ANSWER_WITH_ID_FIRST.match(head) is not None or _ANSWER_HEAD.match(head) is not None
 
 
 def is_result(data: bytes | bytearray) -> bool:
     """Return True if an answer that begins with `data` is a result rather than an error, by its first key."""
-    first = _OUTCOME.search(data, 0, _LOOK_BYTES)
+    first = _OUTCOME.search(data, 0, _SEARCHED_BYTES)
     return first is not None and first[1] == b"result"
 
 
@@ -211,14 +215,14 @@ def broken_answer_id(data: bytes | bytearray) -> str | None:
     None unless the line begins as an object and names the protocol: a log line that mentions an id must not
     fail the request with that id.
     """
-    head, tail = bytes(data[:_LOOK_BYTES]), bytes(data[-_LOOK_BYTES:])
+    head, tail = bytes(data[:_SEARCHED_BYTES]), bytes(data[-_SEARCHED_BYTES:])
     if not head.lstrip().startswith(b"{") or not (b'"jsonrpc"' in head or b'"jsonrpc"' in tail):
         return None
     if b'"method"' in head:
         return None
-    match = _ID_FIRST.match(head) or _ID_LAST.search(tail) or _FIRST_ID.search(head)
-    return None if match is None or match[1] is None else _key_of_text(match[1])
+    match = _ANSWER_WITH_ID_FIRST.match(head) or _ANSWER_WITH_ID_LAST.search(tail) or _ANY_ID.search(head)
+    return None if match is None or match[1] is None else _key_of_json(match[1])
 
 
-def _key_of_text(text: bytes) -> str:
+def _key_of_json(text: bytes) -> str:
     return text.strip(b'"').decode("utf-8", "replace")

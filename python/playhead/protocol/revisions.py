@@ -1,7 +1,7 @@
 """The table of protocol revisions: one row for each, with all its differences for a client.
 
-The client reads this table and does not compare the names of revisions. The format of results has a table of
-its own (`content/revisions.py`). The source of each row is the specification of that date. Revision
+The client reads this table and never compares the names of revisions. `content/revisions.py` has another
+table, for the format of results. The source of each row is the specification of that date. Revision
 2024-11-05 has another HTTP transport (HTTP+SSE), which this client does not support.
 """
 
@@ -17,11 +17,11 @@ from playhead._core import __version__
 
 CLIENT_INFO: Final = {"name": "playhead", "version": __version__}
 
-_META: Final = "io.modelcontextprotocol/"
-SERVER_INFO_META: Final = _META + "serverInfo"
-SUBSCRIPTION_META: Final = _META + "subscriptionId"
+_META_PREFIX: Final = "io.modelcontextprotocol/"
+SERVER_INFO_META: Final = _META_PREFIX + "serverInfo"
+SUBSCRIPTION_META: Final = _META_PREFIX + "subscriptionId"
 
-_FILES: Final = {"download": True, "transports": ["https"]}
+_FILES_CAPABILITY: Final = {"download": True, "transports": ["https"]}
 """The capability to download files over HTTP (SEP-2631, a draft)."""
 
 _CAPABILITIES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
@@ -31,7 +31,7 @@ _CAPABILITIES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
 }
 """The capability to declare for each method of server requests that the program answers."""
 
-_NAMES: Final = {
+_NAME_PARAMETERS: Final = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
@@ -41,24 +41,24 @@ _NAMES: Final = {
 }
 """The parameter that the header `Mcp-Name` repeats, by method."""
 
-_PLAIN_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_WRAPPED_VALUE: Final = re.compile(r"=\?base64\?.*\?=")
+_PLAIN_HEADER: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_BASE64_HEADER: Final = re.compile(r"=\?base64\?.*\?=")
 
 ToolHeaders = Mapping[str, Mapping[tuple[str, ...], str]]
-"""The name of a tool → the path of an argument → the last part of its header's name (tool_headers.py)."""
+"""The end of a header's name, by the name of a tool and the path of an argument (`tool_headers`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One revision, as it differs for a client."""
+    """One row: the differences of a revision that concern a client."""
 
     name: str
     has_initialize: bool = True
     """True if the handshake is `initialize` and `notifications/initialized`. Otherwise it is
     `server/discover`, and each request carries the client's name, version and capabilities (`stamps`)."""
     asks: frozenset[str] = frozenset()
-    """The methods of requests that a server may send. Since 2026-07-28 it has none, and asks in its results
-    instead (`input_required`)."""
+    """The methods of requests that a server may send. Since 2026-07-28 there are none: a server asks in its
+    results instead (`input_required`)."""
     has_batches: bool = False
     """True if a list of messages is a valid message."""
     has_listen: bool = False
@@ -77,9 +77,9 @@ class Revision:
         if self.has_initialize:
             return {}
         return {
-            _META + "protocolVersion": self.name,
-            _META + "clientInfo": CLIENT_INFO,
-            _META + "clientCapabilities": dict(capabilities),
+            _META_PREFIX + "protocolVersion": self.name,
+            _META_PREFIX + "clientInfo": CLIENT_INFO,
+            _META_PREFIX + "clientCapabilities": dict(capabilities),
         }
 
     def headers(
@@ -96,26 +96,27 @@ class Revision:
         if not self.has_routing_headers or method is None:
             return headers
         headers.append((b"mcp-method", _header_value(method)))
-        name = params.get(_NAMES.get(method, ""))
-        if isinstance(name, str):
-            headers.append((b"mcp-name", _header_value(name)))
-            if method == "tools/call":
-                for path, token in tool_headers.get(name, {}).items():
-                    value = _text_at(params.get("arguments"), path)
-                    if value is not None:
-                        headers.append((b"mcp-param-" + token.encode(), _header_value(value)))
+        name = params.get(_NAME_PARAMETERS.get(method, ""))
+        if not isinstance(name, str):
+            return headers
+        headers.append((b"mcp-name", _header_value(name)))
+        paths = tool_headers.get(name, {}) if method == "tools/call" else {}
+        for path, token in paths.items():
+            value = _argument_text(params.get("arguments"), path)
+            if value is not None:
+                headers.append((b"mcp-param-" + token.encode(), _header_value(value)))
         return headers
 
 
-_ASKS: Final = frozenset({"ping", "roots/list", "sampling/createMessage"})
+_SERVER_REQUESTS: Final = frozenset({"ping", "roots/list", "sampling/createMessage"})
 
 REVISIONS: Final[Mapping[str, Revision]] = {
     row.name: row
     for row in (
-        Revision(name="2024-11-05", asks=_ASKS),
-        Revision(name="2025-03-26", asks=_ASKS, has_batches=True, has_resumption=True),
-        Revision(name="2025-06-18", asks=_ASKS | {"elicitation/create"}, has_resumption=True),
-        Revision(name="2025-11-25", asks=_ASKS | {"elicitation/create"}, has_resumption=True),
+        Revision(name="2024-11-05", asks=_SERVER_REQUESTS),
+        Revision(name="2025-03-26", asks=_SERVER_REQUESTS, has_batches=True, has_resumption=True),
+        Revision(name="2025-06-18", asks=_SERVER_REQUESTS | {"elicitation/create"}, has_resumption=True),
+        Revision(name="2025-11-25", asks=_SERVER_REQUESTS | {"elicitation/create"}, has_resumption=True),
         Revision(
             name="2026-07-28",
             has_initialize=False,
@@ -139,17 +140,17 @@ def client_capabilities(answered: Collection[str]) -> dict[str, Any]:
         answered: the methods of server requests that the program answers.
     """
     declared = {name: value for method, (name, value) in _CAPABILITIES.items() if method in answered}
-    return {**declared, "files": _FILES}
+    return {**declared, "files": _FILES_CAPABILITY}
 
 
 def _header_value(text: str) -> bytes:
     """Return the text, in base64 if a header cannot carry it (MCP 2026-07-28, "Streamable HTTP")."""
-    if (not text or _PLAIN_VALUE.fullmatch(text)) and not _WRAPPED_VALUE.fullmatch(text):
+    if (not text or _PLAIN_HEADER.fullmatch(text)) and not _BASE64_HEADER.fullmatch(text):
         return text.encode("ascii")
     return b"=?base64?" + base64.b64encode(text.encode()) + b"?="
 
 
-def _text_at(arguments: object, path: tuple[str, ...]) -> str | None:
+def _argument_text(arguments: object, path: tuple[str, ...]) -> str | None:
     """Return the argument at `path` as text; None if it is missing, null, or has no form in a header."""
     value = arguments
     for step in path:

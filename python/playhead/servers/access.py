@@ -1,4 +1,4 @@
-"""Access control of our servers: by `Host`, `Origin` and bearer token.
+"""Access control of servers, by `Host`, `Origin` and bearer token.
 
 The checks are the same for HTTP and for WebSocket, where they precede the upgrade:
 
@@ -8,8 +8,8 @@ The checks are the same for HTTP and for WebSocket, where they precede the upgra
 | 403 | `Origin`, which every browser sends, is not allowed; programs send none, and pass |
 | 401 | the bearer token is missing or wrong |
 
-A WebSocket needs this more than HTTP does: a browser lets any page open one to any address, and shows the
-page every message.
+A WebSocket needs these checks more than HTTP does, because a browser lets any page open one to any address,
+and passes every message to the page.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from playhead.web_address import DEFAULT_PORTS, WebAddress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The rules by which requests are allowed. `for_host` returns the usual ones."""
+    """The rules that allow requests. `for_host` returns the usual ones."""
 
     hosts: frozenset[str]
     """The names and addresses that `Host` may have, without a port; IPv6 in brackets."""
@@ -44,12 +44,13 @@ class Access:
     def for_host(cls, host: str, *, web_origins: Iterable[str] = (), token: str | None = None) -> Access:
         """Return the rules of a server that listens on `host`.
 
-        Its names are those of loopback and `host` itself, and for a server on every address also this
-        machine's name. Pages that it serves itself are allowed: those of the request's scheme and port.
+        The allowed hosts are those of loopback and `host` itself and, for a server on every address, this
+        machine's name. The allowed origins include the server's own pages, which have the scheme and port of
+        the request.
 
         Args:
             host: the address that it listens on.
-            web_origins: pages of other origins to allow, `https://app.example.org`.
+            web_origins: other origins whose pages to allow, `https://app.example.org`.
             token: see `Access.token`.
 
         Raises:
@@ -67,19 +68,19 @@ class Access:
             )
         return cls(
             hosts=frozenset(names),
-            origins=frozenset(_origin(origin) for origin in web_origins),
+            origins=frozenset(_check_origin(origin) for origin in web_origins),
             token=token,
         )
 
     def protect(self, app: ASGIApp, *, without_token: Iterable[str] = ()) -> ASGIApp:
         """Put `app` behind these checks.
 
-        Pages of `origins` get the CORS headers that a browser needs, preflights included.
+        Pages of `origins` get the CORS headers that a browser needs, for preflights, too.
 
         Args:
             app: any ASGI application; its `lifespan` is passed through.
-            without_token: paths that need no token (`/health`), so that a monitor needs no secret. One that
-                ends with a slash stands for every path that begins with it.
+            without_token: paths that need no token (`/health`), so that a monitor needs no secret. A path
+                that ends with a slash stands for every path that begins with it.
         """
         open_paths = frozenset(without_token)
         open_prefixes = tuple(path for path in open_paths if path.endswith("/"))
@@ -108,43 +109,46 @@ class Access:
         """
         hosts = headers.getlist("host")
         scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
-        if len(hosts) != 1 or _name_and_port(hosts[0], scheme)[0] not in self.hosts:
-            return _refuse(421, "the Host header is not a name of this server")
+        if len(hosts) != 1 or _split_port(hosts[0], scheme)[0] not in self.hosts:
+            return _refusal_response(421, "the Host header is not a name of this server")
         if not all(self._allows_origin(origin, scheme, hosts[0]) for origin in headers.getlist("origin")):
-            return _refuse(403, "this Origin is not allowed; the server's --web-origin allows it")
+            return _refusal_response(403, "this Origin is not allowed; the server's --web-origin allows it")
         if self.token is None or not needs_token:
             return None
         credentials = headers.getlist("authorization")
         if not credentials:
-            return _refuse(
+            return _refusal_response(
                 401, "expected a bearer token (Authorization: Bearer …), got none", challenge="Bearer"
             )
-        if len(credentials) != 1 or not self._is_token(credentials[0]):
-            return _refuse(401, "the bearer token is wrong", challenge='Bearer error="invalid_token"')
+        if len(credentials) != 1 or not self._is_right_token(credentials[0]):
+            return _refusal_response(
+                401, "the bearer token is wrong", challenge='Bearer error="invalid_token"'
+            )
         return None
 
     def _allows_origin(self, origin: str, scheme: str, host: str) -> bool:
         page_scheme, _, place = origin.lower().partition("://")
-        name, port = _name_and_port(place, page_scheme)
-        # A page may have any name of the server, but only this request's port. Others are other programs.
-        is_own = name in self.hosts and (page_scheme, port) == (scheme, _name_and_port(host, scheme)[1])
+        name, port = _split_port(place, page_scheme)
+        # A page may use any name of the server, but only the port of this request: another port is another
+        # program.
+        is_own = name in self.hosts and (page_scheme, port) == (scheme, _split_port(host, scheme)[1])
         return is_own or origin.lower() in self.origins
 
-    def _is_token(self, credentials: str) -> bool:
+    def _is_right_token(self, credentials: str) -> bool:
         scheme, _, token = credentials.partition(" ")
-        # Digests have one length, so the time of the comparison does not reveal the token's length either.
+        # All digests have the same length, so the time of the comparison does not reveal the token's length.
         digests = (sha256(text.strip().encode()).digest() for text in (token, self.token or ""))
         return scheme.lower() == "bearer" and hmac.compare_digest(*digests)
 
 
-def _name_and_port(place: str, scheme: str) -> tuple[str, int | None]:
+def _split_port(place: str, scheme: str) -> tuple[str, int | None]:
     name, _, port = place.lower().rpartition(":")
     if name and port.isascii() and port.isdigit():
         return name, int(port[:6])
     return place.lower(), DEFAULT_PORTS.get(scheme)
 
 
-def _origin(text: str) -> str:
+def _check_origin(text: str) -> str:
     try:
         url = WebAddress.parse(text)
     except ValueError:
@@ -157,7 +161,7 @@ def _origin(text: str) -> str:
     return origin
 
 
-def _refuse(status: int, why: str, *, challenge: str | None = None) -> PlainTextResponse:
+def _refusal_response(status: int, why: str, *, challenge: str | None = None) -> PlainTextResponse:
     headers = {"connection": "close"}
     if challenge is not None:
         headers["www-authenticate"] = challenge

@@ -1,7 +1,7 @@
 """The sources of a ranged resource: a file, bytes, or a callable that reads, each as a `ByteSource`.
 
-A source also knows the version of its bytes and, unless that would take too long, their digest. Sources run
-under asyncio and trio.
+A source also knows the version of its bytes and, unless it takes too long to compute, their digest. Sources
+run under asyncio and trio.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from playhead.errors import UsageError
 from playhead.limits import MIB
 
 DIGEST_BYTES: Final = 256 * MIB
-"""Limits the files whose digest is computed. A longer file would take longer than a client waits."""
+"""Limits the files with a digest. To compute that of a longer file would take longer than a client waits."""
 
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
-"""The flag of a read that takes only what is in memory, and never waits for the disk. Linux only."""
+"""The flag of a read that returns only bytes in memory, and never waits for the disk. Linux only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceBytes:
-    """Bytes of a resource, and what a read callable knows about it."""
+    """A range of bytes, with what the source knows about the resource."""
 
     data: bytes
     """The bytes from `start` on. There are at most `end - start`, fewer if the resource or the page ends
@@ -49,8 +49,8 @@ class ResourceBytes:
 ReadCallable = Callable[..., Awaitable[bytes | ResourceBytes]]
 """`async def read(start, end, **variables)`: read the half-open range `[start, end)`.
 
-`variables` are the strings for the other variables of the URI template. The callable raises `MCPError` for a
-refusal; any other exception is the SDK's to handle.
+`variables` are the strings for the other variables of the URI template. The callable raises `MCPError` to
+refuse a read; the SDK handles any other exception.
 """
 
 
@@ -74,13 +74,13 @@ class _FileSource:
         if piece.total_bytes is None or piece.total_bytes > DIGEST_BYTES:
             return None
         if self._digest is None or self._digest[0] != piece.etag:
-            version, digest = await anyio.to_thread.run_sync(self._hash)
+            version, digest = await anyio.to_thread.run_sync(self._compute_digest)
             if version != piece.etag:
                 return None  # it has just changed
             self._digest = version, digest
         return self._digest[1]
 
-    def _hash(self) -> tuple[str, bytes]:
+    def _compute_digest(self) -> tuple[str, bytes]:
         with self._path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").digest()
             return file_version(os.fstat(file.fileno())), digest
@@ -117,7 +117,7 @@ class _CallableSource:
 
 
 def source_of(source: object, *, size_bytes: int | None, sha256: str | None) -> ByteSource:
-    """Return the source that `source` stands for. Raises `UsageError`."""
+    """Return a `ByteSource` for a path, bytes or a callable. Raises `UsageError`."""
     if isinstance(source, bytes):
         return _BytesSource(source)
     if isinstance(source, Path):
@@ -133,17 +133,18 @@ def source_of(source: object, *, size_bytes: int | None, sha256: str | None) -> 
 
 
 async def read_file(path: Path, start: int, end: int) -> ResourceBytes:
-    """Read `[start, end)` of a file: at once if the system has it in memory, otherwise in a thread.
+    """Read `[start, end)` of a file: directly if the system has it in memory, otherwise in a thread, which
+    costs more than the read itself.
 
-    A thread costs more than the read itself. Raises `MCPError` (-32603) for a file that cannot be read, or
-    that changes meanwhile.
+    Raises `MCPError` (-32603) for a file that cannot be read, or that changes meanwhile.
     """
-    piece = _read(path, start, end, flags=_NOWAIT) if _NOWAIT else None
-    return piece or cast("ResourceBytes", await anyio.to_thread.run_sync(_read, path, start, end))
+    piece = _read_range(path, start, end, flags=_NOWAIT) if _NOWAIT else None
+    return piece or cast("ResourceBytes", await anyio.to_thread.run_sync(_read_range, path, start, end))
 
 
-def _read(path: Path, start: int, end: int, *, flags: int = 0) -> ResourceBytes | None:
-    """Read as `read_file`. Returns None if that would have to wait for the disk, and `flags` forbid it."""
+def _read_range(path: Path, start: int, end: int, *, flags: int = 0) -> ResourceBytes | None:
+    """Read as `read_file`. Returns None if the read would have to wait for the disk, and `flags` forbid
+    that."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

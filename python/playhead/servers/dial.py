@@ -1,7 +1,7 @@
 """A WebSocket that the server opens itself, and opens again whenever it ends.
 
-Endpoints like those of xiaozhi forward a client's messages to the servers that have connected to them. So the
-server dials, and then serves on that connection as on one that a client has opened.
+Endpoints like those of xiaozhi forward the messages of a client to the servers that have connected to them.
+So the server dials, and then serves the connection like one that a client has opened.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from playhead.web_address import WebAddress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialOptions:
-    """Pauses between two attempts to connect. Each failure doubles the pause. Each pause is shortened by a
-    random part, up to one half, so that all servers of a house do not return at the same moment."""
+    """The pauses between two attempts to connect. Each failure doubles the pause. A random part, up to one
+    half, is subtracted from each pause, so that all servers of a house do not return at the same moment."""
 
     first_seconds: float = 1.0
-    """The first pause, which is also the one after a connection over which a message arrived."""
+    """The first pause, also after a connection over which a message has arrived."""
     last_seconds: float = 60.0
-    """Limits the pause: music is back at most a minute after its endpoint."""
+    """Limits the pause, so that music returns at most a minute after its endpoint."""
 
 
 DIAL_OPTIONS: Final = DialOptions()
@@ -83,9 +83,10 @@ async def dial(
     Args:
         endpoint: from `websocket_endpoint`.
         url: `wss://`, or `ws://` on loopback. Its query, the token, is never shown.
-        name: begins each line on stderr: one when connected, one when not, none per attempt.
+        name: the beginning of each line on stderr. A line reports each connection and each loss of it, but
+            not each attempt.
         options: the time between two attempts.
-        task_status: started at once, before anything is connected.
+        task_status: started at once, before the first attempt.
 
     Raises:
         UsageError: see `check_endpoint`.
@@ -105,7 +106,7 @@ async def dial(
 
 
 class _DialledConnection:
-    """The connection to one endpoint, opened again whenever it ends."""
+    """The connection to one endpoint. It opens again whenever it ends."""
 
     def __init__(
         self, endpoint: Callable[[WebSocket], Awaitable[None]], url: str, name: str, options: DialOptions
@@ -118,38 +119,39 @@ class _DialledConnection:
         self._http = HttpServerOptions()
         self.shutdown = Shutdown()
         self._serving = Serving(shutdown=self.shutdown, slots=trio.CapacityLimiter(self._http.requests))
-        self._idle = trio.CancelScope()
+        self._idle_scope = trio.CancelScope()
         """The scope around the waits that a shutdown cancels at once."""
-        self._grace = trio.CancelScope()
-        self._is_up: bool | None = None
+        self._grace_scope = trio.CancelScope()
+        self._reported_up: bool | None = None
         """The state that was reported last."""
 
     async def stop_at_shutdown(self) -> None:
         """Wait for the shutdown; then limit the requests in flight to the grace."""
         await self.shutdown.requested.wait()
-        self._idle.cancel()
-        self._grace.deadline = trio.current_time() + self.shutdown.grace_seconds
+        self._idle_scope.cancel()
+        self._grace_scope.deadline = trio.current_time() + self.shutdown.grace_seconds
 
     async def run(self) -> ConnectError | None:
         """Serve until the shutdown (None) or until the endpoint refuses (the error)."""
         delay = self._options.first_seconds
-        with self._grace:
+        with self._grace_scope:
             while not self.shutdown.requested.is_set():
                 try:
                     if await self._connect_once():
                         delay = self._options.first_seconds
                 except ConnectError as error:
                     return error
-                with self._idling():
+                with self._within_idle_scope():
                     await trio.sleep(delay * random.uniform(0.5, 1.0))
                 delay = min(2 * delay, self._options.last_seconds)
         return None
 
     @contextmanager
-    def _idling(self) -> Iterator[None]:
-        with trio.CancelScope() as self._idle:
+    def _within_idle_scope(self) -> Iterator[None]:
+        """Let a shutdown cancel the `with` block at once."""
+        with trio.CancelScope() as self._idle_scope:
             if self.shutdown.requested.is_set():
-                self._idle.cancel()
+                self._idle_scope.cancel()
             yield
 
     async def _connect_once(self) -> bool:
@@ -159,17 +161,17 @@ class _DialledConnection:
         """
         websocket: FramedWebSocket | None = None
         try:
-            with self._idling():
+            with self._within_idle_scope():
                 async with opened(self._url, DEFAULT_LIMITS, WebSocketOptions(subprotocols=())) as (
                     stream,
                     _subprotocol,
                     received,
                 ):
-                    self._idle = trio.CancelScope()  # from here on a shutdown waits for the requests
+                    self._idle_scope = trio.CancelScope()  # from here on a shutdown waits for the requests
                     self._report(True, f"connected to {self._place}")
                     websocket = await self._serve(stream, received)
         except AccessDeniedError as error:
-            raise self._refused(f"HTTP {error.status}") from error
+            raise self._access_refused(f"HTTP {error.status}") from error
         except ConnectError as error:
             if isinstance(error, UpgradeRefusedError) and not is_retryable(error.status):
                 raise
@@ -181,7 +183,7 @@ class _DialledConnection:
             ending = f"code {closed.code}" + (f", {escape_line(closed.reason)}" if closed.reason else "")
             is_refusal = closed.end is End.PEER and closed.code == CloseReason.POLICY_VIOLATION
             if is_refusal and not websocket.received_any:
-                raise self._refused(ending)
+                raise self._access_refused(ending)
         if not self.shutdown.requested.is_set():
             self._report(False, f"the connection to {self._place} ended ({ending})")
         return websocket.received_any
@@ -226,14 +228,14 @@ class _DialledConnection:
             "extensions": {SERVING_EXTENSION: self._serving},
         }
 
-    def _refused(self, how: str) -> ConnectError:
+    def _access_refused(self, how: str) -> ConnectError:
         return ConnectError(
             f"{self._place} refused access ({how}): the token is wrong or no longer valid; copy the"
             " endpoint's address again"
         )
 
     def _report(self, is_up: bool, text: str) -> None:
-        if is_up is not self._is_up:
-            self._is_up = is_up
+        if is_up is not self._reported_up:
+            self._reported_up = is_up
             sys.stderr.write(f"{self._name}: {text}{'' if is_up else '; trying again'}\n")
             sys.stderr.flush()

@@ -1,7 +1,7 @@
 """Files over HTTP for ranged resources: links that expire, and the application that serves them (SEP-2631).
 
-docs/ranged-resources.md shows the messages. A link holds all that the application needs to serve it, so
-nothing is stored, and any number of links can be handed out.
+docs/ranged-resources.md shows the messages. A link contains all that the application needs to serve it, so
+nothing is stored, and the number of links has no limit.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND, RangedResource
 __all__ = ["FileDownloads"]
 
 LINK_SECONDS: Final = 300.0
-"""The lifetime of a link. A leaked link is soon worthless, and a client can ask for another one."""
+"""The lifetime of a link. A leaked link is soon useless, and a client can request another one."""
 
-_FIRST_CHUNK: Final = 256 * KIB
-_CHUNK: Final = MIB
+_FIRST_CHUNK_BYTES: Final = 256 * KIB
+_CHUNK_BYTES: Final = MIB
 _RANGE: Final = re.compile(r"bytes=[ \t]*(\d{0,18})-(\d{0,18})[ \t]*", re.ASCII | re.IGNORECASE)
 _EXPIRY: Final = struct.Struct(">Q")
 _SIGNATURE_BYTES: Final = 32
@@ -42,9 +42,9 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 class FileDownloads:
     """Offers ranged resources as files over HTTP (`file` form, SEP-2631).
 
-    An ASGI application that serves links which `files/authorizeDownload` gives out. A link is signed and
-    expires; it needs no other credentials, and it serves the one resource that it was made for, with ranges
-    (206, 416), `If-Range`, `If-None-Match` and HEAD. Nothing is stored for it.
+    This ASGI application serves the links that `files/authorizeDownload` returns. A link is signed and
+    expires. It needs no other credentials, and serves only the resource that it was made for, with ranges
+    (206, 416), `If-Range`, `If-None-Match` and HEAD.
 
         files = FileDownloads()
         ranged_resource(server, "music://song.mp3", Path("song.mp3"), files=files)
@@ -69,9 +69,9 @@ class FileDownloads:
             url: the URL under which clients reach it, `https://music.example.org/files`. By default the
                 scheme and host of the client's own request with `path`, which is wrong behind a proxy that
                 terminates TLS.
-            key: signs the links. Random by default, so that a restart ends every link; servers that serve
-                each other's links share one.
-            link_seconds: the time for which a link can be used.
+            key: signs the links. It is random by default, so that a restart ends every link. Servers that
+                serve each other's links share one.
+            link_seconds: the lifetime of a link.
             now: Unix time, for tests.
 
         Raises:
@@ -86,7 +86,7 @@ class FileDownloads:
             raise UsageError(f"expected a key of 16 bytes or more, got {len(key)}")
         self.path = path.rstrip("/")
         self.resources: list[RangedResource] = []
-        """The resources that are served. `ranged_resource` adds to them."""
+        """The resources to serve. `ranged_resource` adds to them."""
         self._url = url
         self._key = key or secrets.token_bytes(32)
         self._link_seconds = link_seconds
@@ -132,8 +132,7 @@ class FileDownloads:
         receive: Callable[[], Awaitable[Any]],
         send: Send,
     ) -> None:
-        """Serve one request. If it is cancelled, the answer is incomplete, which the client sees by its
-        length."""
+        """Serve one request. If cancelled, the answer is incomplete, which its length shows to the client."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1000})
@@ -192,51 +191,53 @@ class FileReply:
         self._send = send
 
     async def serve(self, resource: RangedResource, values: Mapping[str, str]) -> None:
-        """Answer with the resource or the range that the request asks for (RFC 9110, sections 13 and 14).
+        """Answer with the resource or the requested range of it (RFC 9110, sections 13 and 14).
 
-        A list of ranges is answered with the whole, as the RFC allows. If the resource changes meanwhile, the
-        answer stays incomplete: it has the bytes of one version only.
+        For a list of ranges, the answer is the whole resource, as the RFC allows. If the resource changes
+        meanwhile, the answer stays incomplete, because it has the bytes of one version only.
         """
-        wanted = await self._range(resource, values)
-        start, last = wanted or (0, None)
-        stop = start + _FIRST_CHUNK if last is None else min(last + 1, start + _FIRST_CHUNK)
+        requested = await self._requested_range(resource, values)
+        start, last = requested or (0, None)
+        stop = start + _FIRST_CHUNK_BYTES if last is None else min(last + 1, start + _FIRST_CHUNK_BYTES)
         piece = await resource.read(start, stop, values)
         expected = self._headers.get("if-range")
-        if wanted is not None and expected is not None and not _is_same(piece.etag, expected):
-            wanted = None
-            piece = piece if start == 0 else await resource.read(0, _FIRST_CHUNK, values)
+        if requested is not None and expected is not None and not _matches_strongly(piece.etag, expected):
+            requested = None
+            piece = piece if start == 0 else await resource.read(0, _FIRST_CHUNK_BYTES, values)
         total = piece.total_bytes
-        fields = _fields(resource, piece)
+        fields = _common_headers(resource, piece)
         if piece.etag is not None and piece.etag in self._headers.get("if-none-match", ""):
-            await self._start(304, fields)
-            await self._body(b"")
-        elif wanted is not None and not piece.data:
+            await self._send_head(304, fields)
+            await self._send_body(b"")
+        elif requested is not None and not piece.data:
             if total is None:
                 total = (await resource.read(0, 1, values)).total_bytes
             size = [(b"content-range", f"bytes */{total}".encode())] if total is not None else []
             await self.refuse(416, "the file ends before this range", *size)
-        elif wanted is not None:
+        elif requested is not None:
             end = start + len(piece.data) if total is None else total
             if last is not None:
                 end = min(end, last + 1)
-            spans = f"bytes {start}-{end - 1}/{'*' if total is None else total}"
-            await self._start(206, [*fields, (b"content-range", spans.encode())], length=end - start)
-            await self._stream(resource, values, piece, start=start, end=end)
+            content_range = f"bytes {start}-{end - 1}/{'*' if total is None else total}"
+            await self._send_head(
+                206, [*fields, (b"content-range", content_range.encode())], length=end - start
+            )
+            await self._send_pieces(resource, values, piece, start=start, end=end)
         else:
-            await self._start(200, fields, length=total)
+            await self._send_head(200, fields, length=total)
             if self.method == "HEAD":
-                await self._body(b"")
+                await self._send_body(b"")
             else:
-                await self._stream(resource, values, piece, start=0, end=total)
+                await self._send_pieces(resource, values, piece, start=0, end=total)
 
     async def refuse(self, status: int, reason: str, *fields: tuple[bytes, bytes]) -> None:
         """Answer with a status and a line of text."""
         body = f"{reason}\n".encode()
         plain = (b"content-type", b"text/plain; charset=utf-8")
-        await self._start(status, [plain, *fields], length=len(body))
-        await self._body(b"" if self.method == "HEAD" else body)
+        await self._send_head(status, [plain, *fields], length=len(body))
+        await self._send_body(b"" if self.method == "HEAD" else body)
 
-    async def _range(
+    async def _requested_range(
         self, resource: RangedResource, values: Mapping[str, str]
     ) -> tuple[int, int | None] | None:
         """Return the offsets of the first and the last byte (None: to the end) of the requested range; None
@@ -252,7 +253,7 @@ class FileReply:
             return None  # the last bytes can't be located without a size
         return max(size - int(match[2]), 0), None
 
-    async def _stream(
+    async def _send_pieces(
         self,
         resource: RangedResource,
         values: Mapping[str, str],
@@ -266,21 +267,23 @@ class FileReply:
             data = piece.data if end is None else piece.data[: end - at]
             at += len(data)
             if at == end:
-                await self._body(data)
+                await self._send_body(data)
                 return
-            await self._body(data, more=True)
-            piece = await resource.read(at, at + _CHUNK if end is None else min(end, at + _CHUNK), values)
+            await self._send_body(data, more=True)
+            piece = await resource.read(
+                at, at + _CHUNK_BYTES if end is None else min(end, at + _CHUNK_BYTES), values
+            )
         if piece.etag == etag and end in (None, at):
-            await self._body(b"")
+            await self._send_body(b"")
 
-    async def _start(
+    async def _send_head(
         self, status: int, fields: list[tuple[bytes, bytes]], *, length: int | None = None
     ) -> None:
         self.started = True
         sized = [] if length is None else [(b"content-length", str(length).encode())]
         await self._send({"type": "http.response.start", "status": status, "headers": [*fields, *sized]})
 
-    async def _body(self, data: bytes, *, more: bool = False) -> None:
+    async def _send_body(self, data: bytes, *, more: bool = False) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
 
@@ -288,8 +291,8 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-def _fields(resource: RangedResource, piece: ResourceBytes) -> list[tuple[bytes, bytes]]:
-    """Return the headers of every answer with bytes. With them a browser saves the file and never runs it."""
+def _common_headers(resource: RangedResource, piece: ResourceBytes) -> list[tuple[bytes, bytes]]:
+    """Return the headers of every answer with bytes. They make a browser save the file and never run it."""
     etag = [] if piece.etag is None else [(b"etag", piece.etag.encode("latin-1", "replace"))]
     return [
         (b"content-type", (piece.mime_type or resource.mime_type).encode("latin-1", "replace")),
@@ -301,6 +304,6 @@ def _fields(resource: RangedResource, piece: ResourceBytes) -> list[tuple[bytes,
     ]
 
 
-def _is_same(etag: str | None, expected: str) -> bool:
+def _matches_strongly(etag: str | None, expected: str) -> bool:
     """Compare by the strong rules of RFC 9110, 8.8.3.2. A date never matches, because it is too coarse."""
     return etag is not None and etag == expected and not etag.startswith("W/")

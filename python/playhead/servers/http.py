@@ -1,12 +1,12 @@
 """An ASGI server for HTTP/1.1 and WebSocket under trio, on h11 and wsproto.
 
-Own code, because the alternatives do not fit: uvicorn needs asyncio, and hypercorn 0.18 (tried in 2026)
-crashes on a WebSocket upgrade whose first frame is in the same packet, keeps buffering a message that exceeds
-the limit (640 MB for 600 MB sent), and waits at SIGTERM for a client that does not read.
+The alternatives do not fit: uvicorn needs asyncio, and hypercorn 0.18 (tried in 2026) crashes on a WebSocket
+upgrade whose first frame is in the same packet, continues to buffer a message that exceeds the limit (640 MB
+for 600 MB sent), and waits at SIGTERM for a client that does not read.
 
-`serve_app` accepts connections while fewer than `HttpServerOptions.connections` are open. Each connection
-is a task, and everything that its requests start ends with that task. `http_connection.py` serves a
-connection; `websocket_frames.py` serves one that was upgraded to WebSocket.
+`serve_app` accepts connections while fewer than `HttpServerOptions.connections` are open. Each connection is
+a task, and all tasks that its requests start end with it. `http_connection.py` serves a connection, and
+`websocket_frames.py` one that was upgraded to WebSocket.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from playhead.servers.serving import Shutdown
 BACKLOG: Final = 100
 DEFAULT_OPTIONS: Final = HttpServerOptions()
 
-_NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
-"""Errors of `accept` after which it is called again: they pass once other connections are closed."""
+_TEMPORARY_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+"""The errors of `accept` that end once other connections are closed, so that it is called again."""
 _BIND_FAULTS: Final[dict[int | None, tuple[str, str]]] = {
     errno.EADDRINUSE: (
         "another program uses this port",
@@ -37,7 +37,7 @@ _BIND_FAULTS: Final[dict[int | None, tuple[str, str]]] = {
     ),
     errno.EADDRNOTAVAIL: ("this machine has no such address", "give another --host"),
 }
-"""Replaces the system's message for an error of `bind` by a reason and a remedy."""
+"""The reason and the remedy for an error of `bind`, in place of the system's message."""
 _log = logging.getLogger(__name__)
 
 
@@ -92,7 +92,7 @@ def tls_context(certificate: Path | None, key: Path | None = None) -> ssl.SSLCon
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION
     try:
-        # If no passphrase were passed, OpenSSL would ask for one on the terminal.
+        # Without a passphrase here, OpenSSL would ask for one on the terminal.
         context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:
         files = f"{certificate} and {key}" if key is not None else str(certificate)
@@ -219,14 +219,14 @@ async def _accept(
     served: ServedApp, listener: trio.SocketListener, nursery: trio.Nursery, tls: ssl.SSLContext | None
 ) -> None:
     """Accept connections up to the limit of `options`. Further ones wait in the kernel's backlog."""
-    places = trio.Semaphore(served.options.connections)
+    places = trio.Semaphore(served.options.connections)  # one for each open connection
     while True:
         await places.acquire()
         try:
             stream = await listener.accept()
         except OSError as error:
             places.release()
-            if error.errno not in _NO_RESOURCES:
+            if error.errno not in _TEMPORARY_ERRORS:
                 raise
             await trio.sleep(0.1)  # and try again, as `trio.serve_listeners` does
             continue

@@ -1,9 +1,10 @@
 """HTTP/1.1 on one connection, as ASGI, with bounds on the time and memory of its client.
 
 `Wire` carries the bytes. Every wait for the client has a deadline, and a send that fails closes the
-connection. The whole body is read before the application is called, so a slow sender occupies no request.
-While the application works, one task reads ahead by one packet. It notices if the client leaves, which ends
-the request. A WebSocket is read in `websocket_frames.py`, when the application asks for the next message.
+connection. `HttpConnection` reads the whole body before it calls the application, so a slow sender occupies
+no request. While the application works, one task reads ahead by one packet, to notice if the client leaves,
+which ends the request. `websocket_frames.py` reads a WebSocket, when the application asks for the next
+message.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ from playhead.servers.websocket_frames import FramedWebSocket
 from playhead.servers.wire import RECEIVE_BYTES, ClientGoneError, Wire
 
 HEAD_BYTES: Final = 16 * KIB
-"""Limits the head of a request, as in most servers. A longer one is answered with 431."""
+"""Limits the head of a request, as in most servers. A longer one gets the status 431."""
 WATCH_SECONDS: Final = 0.5
-"""The age at which a request is watched, to notice that its client has left."""
+"""The age at which the server begins to watch whether the client of a request has left."""
 
 ASGI_VERSIONS: Final = {"version": "3.0", "spec_version": "2.4"}
-"""The versions of ASGI. Since 2.4 `send` raises an `OSError` once the client has left."""
+"""The versions of ASGI. Since 2.4, `send` raises an `OSError` once the client has left."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpServerOptions:
-    """Limits on the time and the number of clients. The connection of a client beyond a limit is closed."""
+    """Limits on the time and the number of clients. A client beyond a limit loses its connection."""
 
     connections: int = 256
-    """Limits the open connections; further ones wait in the backlog. A player needs one or two. A process may
-    often have no more than 1,024 files open, and a read of a remote origin takes one too."""
+    """Limits the open connections; further ones wait in the backlog. A player needs one or two. Often a
+    process may have no more than 1,024 open files, and a read of a remote origin takes one, too."""
     requests: int = 96
-    """Limits the requests of all WebSocket clients that are answered at once, beyond one per connection."""
+    """Limits the requests in progress of all WebSocket clients, beyond one per connection."""
     head_seconds: float = 5.0
     """Limits the time for the head of a request, from connecting or from the first byte of a later request.
     The head is one packet, and a client that waits in the backlog behind silent ones gives up after 10 s."""
@@ -62,17 +63,18 @@ class HttpServerOptions:
     """Limits the time for each 64 KiB of an answer: 2 KiB/s, a tenth of the slowest music. A client allows a
     page as long."""
     keep_alive_seconds: float = 300.0
-    """Limits the time between an answer and the next request. A client reads a page of music every 6 s or so,
-    and none while the listener pauses. With a few seconds, it would have to reconnect each time."""
+    """Limits the time between an answer and the next request. A client reads a page of music about every 6 s,
+    and none while the listener pauses. With a limit of a few seconds, it would have to reconnect each
+    time."""
     closing_seconds: float = 2.0
     """Limits the time for a request to end after its client has left, and for a client to close after an
     error."""
 
 
 class SlowRequests:
-    """Calls back for each request that takes longer than `WATCH_SECONDS`, so that its client is watched.
+    """Calls back for each request that takes longer than `WATCH_SECONDS`, to begin to watch its client.
 
-    Nearly every page is ready sooner, and watching its client from the start would add a tenth to its cost.
+    Nearly every page is ready sooner, and to watch its client from the start would add a tenth to its cost.
     """
 
     def __init__(self) -> None:
@@ -129,31 +131,31 @@ class HttpConnection:
         self._options = served.options
         self._wire = Wire(stream, served.options.send_seconds)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
-        self._idle = trio.CancelScope()
+        self._idle_scope = trio.CancelScope()
         """The scope around the wait for the first byte of a request."""
-        self._answering = trio.CancelScope()
-        self._has_events = False
+        self._answer_scope = trio.CancelScope()
+        self._is_event_stream = False
         """True if the current answer is an event stream that ends only with its client."""
         self._unsent: list[bytes] = []
-        """The parts of a head and its body. They are joined once and sent together, because a page is
-        long."""
+        """The parts of an answer to send together. They are joined only once, because a page is long."""
         self._has_body = True
 
     async def run(self) -> None:
         """Serve the connection to its end. Raises `OSError` or `BrokenResourceError` if it breaks."""
         self._served.connections.add(self)
         try:
-            await self._run()
+            await self._serve_requests()
         finally:
             self._served.connections.remove(self)
 
     def shut_down(self) -> None:
-        """End the connection if it is idle or has an event stream. Other requests are answered first."""
-        self._idle.cancel()
-        if self._has_events:
-            self._answering.cancel()
+        """End the connection if it is idle or has an event stream. Otherwise it ends after the current
+        answer."""
+        self._idle_scope.cancel()
+        if self._is_event_stream:
+            self._answer_scope.cancel()
 
-    async def _run(self) -> None:
+    async def _serve_requests(self) -> None:
         deadline = trio.current_time() + self._options.head_seconds
         if isinstance(self._stream, trio.SSLStream):
             with trio.move_on_at(deadline) as handshake:
@@ -181,17 +183,17 @@ class HttpConnection:
                 if self._served.closing:
                     return None
                 data = b""
-                with trio.CancelScope() as self._idle:
+                with trio.CancelScope() as self._idle_scope:
                     data = await self._wire.receive(deadline)
                 if not data:
                     return None
                 self._http.receive_data(data)
-            event = await self._event(head_deadline or trio.current_time() + self._options.head_seconds)
+            event = await self._next_event(head_deadline or trio.current_time() + self._options.head_seconds)
         except trio.TooSlowError:
             return None
         return event if isinstance(event, h11.Request) else None
 
-    async def _event(self, deadline: float) -> object:
+    async def _next_event(self, deadline: float) -> object:
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._http.they_are_waiting_for_100_continue:
                 proceed = h11.InformationalResponse(status_code=100, headers=[])
@@ -199,12 +201,12 @@ class HttpConnection:
             self._http.receive_data(await self._wire.receive(deadline))
         return event
 
-    async def _body(self) -> bytes | None:
-        """Read the body of the current request; None if it was refused."""
+    async def _read_body(self) -> bytes | None:
+        """Read the body of the current request; None if it got a refusal."""
         options, body = self._options, bytearray()
         deadline = trio.current_time() + options.body_seconds
         try:
-            while isinstance(event := await self._event(deadline), h11.Data):
+            while isinstance(event := await self._next_event(deadline), h11.Data):
                 body += event.data
                 if len(body) > options.body_bytes:
                     await self._refuse(413, f"the body has more than {options.body_bytes} bytes")
@@ -217,15 +219,11 @@ class HttpConnection:
     async def _answer(self, request: h11.Request) -> None:
         """Answer a request by the application, by an upgrade to WebSocket, or by a refusal."""
         self._has_body = request.method != b"HEAD"
-        self._has_events = False
-        body = await self._body()
+        self._is_event_stream = False
+        body = await self._read_body()
         if body is None:
             return
-        if (
-            request.method == b"GET"
-            and "websocket" in _header_tokens(request, b"upgrade")
-            and "upgrade" in _header_tokens(request, b"connection")
-        ):
+        if _asks_for_websocket(request):
             await self._upgrade(request)
             return
         gone = trio.Event()  # the client has left
@@ -242,15 +240,16 @@ class HttpConnection:
             if gone.is_set():
                 raise ClientGoneError("the client has left")
             if message["type"] == "http.response.start" and _never_ends(request, message):
-                self._has_events = True
+                self._is_event_stream = True
                 if self._served.closing:  # `shut_down` was called before this answer began
-                    self._answering.cancel()
+                    self._answer_scope.cancel()
             await self._send_response(message)
 
         async with trio.open_nursery() as nursery:
-            self._answering = nursery.cancel_scope
-            # A slow request is watched: if its client leaves, `gone` is set and the application is cancelled.
-            watch = partial(nursery.start_soon, self._watch, gone, nursery.cancel_scope)
+            self._answer_scope = nursery.cancel_scope
+            # If the client of a slow request leaves, `_watch_client` sets `gone`, and cancels the
+            # application.
+            watch = partial(nursery.start_soon, self._watch_client, gone, nursery.cancel_scope)
             self._served.slow.add(watch)
             try:
                 await run_app(self._served.app, self._scope(request, "http"), receive, send, gone.is_set)
@@ -261,7 +260,7 @@ class HttpConnection:
             return
         if self._http.our_state is h11.SEND_RESPONSE:
             await self._refuse(500, "the server failed at this request")  # it sent no answer
-        elif self._has_events and self._http.our_state is h11.SEND_BODY and self._served.closing:
+        elif self._is_event_stream and self._http.our_state is h11.SEND_BODY and self._served.closing:
             await self._send_response({"type": "http.response.body"})
 
     async def _upgrade(self, request: h11.Request) -> None:
@@ -304,7 +303,7 @@ class HttpConnection:
             await self._refuse(500, "the server failed at this request")
         await websocket.finish()
 
-    async def _watch(self, gone: trio.Event, scope: trio.CancelScope) -> None:
+    async def _watch_client(self, gone: trio.Event, scope: trio.CancelScope) -> None:
         """Read ahead, to notice that the client leaves while its request is answered."""
         while len(self._http.trailing_data[0]) <= RECEIVE_BYTES:
             data = await self._wire.receive(math.inf)
@@ -319,26 +318,27 @@ class HttpConnection:
         if message["type"].endswith("response.start"):
             headers = {name.lower(): value for name, value in message.get("headers", [])}
             status: int = message["status"]
-            self._has_body &= status not in (204, 304)
+            if status in (204, 304):
+                self._has_body = False
             fields = [(name, value) for name, value in message.get("headers", [])]
             if b"date" not in headers:
                 fields.append((b"date", formatdate(usegmt=True).encode()))
             if self._served.closing and b"connection" not in headers:
                 fields.append((b"connection", b"close"))
-            self._put(h11.Response(status_code=status, headers=fields))
+            self._queue_event(h11.Response(status_code=status, headers=fields))
             if b"content-length" in headers:
                 return  # it is sent in one packet with the body, which follows
         else:
             if (data := message.get("body", b"")) and self._has_body:
-                self._put(h11.Data(data=data))
+                self._queue_event(h11.Data(data=data))
             if not message.get("more_body", False):
-                self._put(h11.EndOfMessage())
+                self._queue_event(h11.EndOfMessage())
         unsent, self._unsent = b"".join(self._unsent), []
         await self._wire.send(unsent)
         if message.get("more_body", False):
             await trio.lowlevel.checkpoint()  # let other tasks run during a stream to a fast client
 
-    def _put(self, event: h11.Event) -> None:
+    def _queue_event(self, event: h11.Event) -> None:
         self._unsent += self._http.send_with_data_passthrough(event) or []
 
     async def _refuse(self, status: int, reason: str) -> None:
@@ -376,7 +376,7 @@ class HttpConnection:
 async def run_app(
     app: ASGIApp, scope: Scope, receive: Receive, send: Send, is_gone: Callable[[], bool]
 ) -> None:
-    """Call the application. Its errors are logged, unless the client has left."""
+    """Call the application, and log its errors, unless the client has left."""
     try:
         await app(scope, receive, send)
     except* ClientGoneError:
@@ -387,12 +387,20 @@ async def run_app(
 
 
 def _never_ends(request: h11.Request, response: Message) -> bool:
-    """Return True for an event stream that ends only with its client: Streamable HTTP has the stream of a
-    session and, in the newest revision, a subscription."""
+    """Return True for an event stream that ends only with its client. In Streamable HTTP these are the stream
+    of a session and, in the newest revision, a subscription."""
     is_listening = request.method == b"GET" or (b"mcp-method", b"subscriptions/listen") in request.headers
     return is_listening and any(
         name.lower() == b"content-type" and value.startswith(b"text/event-stream")
         for name, value in response.get("headers", [])
+    )
+
+
+def _asks_for_websocket(request: h11.Request) -> bool:
+    return (
+        request.method == b"GET"
+        and "websocket" in _header_tokens(request, b"upgrade")
+        and "upgrade" in _header_tokens(request, b"connection")
     )
 
 

@@ -1,8 +1,8 @@
-"""The sessions of a server over Streamable HTTP: the oldest idle one makes room for a new one.
+"""The sessions of a server over Streamable HTTP. A new session may replace the oldest idle one.
 
-The SDK ends a session that was idle for some minutes, and refuses a new one with 503 while its table is full.
-So clients that leave without a DELETE would lock out all others for minutes. Here the oldest idle session is
-deleted first, by the DELETE that its client did not send.
+The SDK ends a session after some idle minutes, and refuses a new one with 503 while its table is full. So
+clients that leave without a DELETE would lock out all others for minutes. `SessionTable` deletes the oldest
+idle session first, with the DELETE that its client did not send.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def streamable_http_app(
 ) -> Starlette:
     """Return the application that serves `server` at `path`, with at most `sessions` sessions, and `routes`.
 
-    With `reports`, a server can report progress and ask its client before it answers: its answers are event
-    streams, which cost more than the JSON that a page needs.
+    With `reports`, the answers are event streams, in which a server can report progress and ask its client
+    before it answers. They cost more than the JSON that a page needs.
     """
     app = server.streamable_http_app(
         streamable_http_path=path,
@@ -63,8 +63,8 @@ class SessionTable:
         self._path = path
         self._size = size
         self._requests: dict[str, int] = {}
-        """The requests in flight and open streams of each session. The session that was used last is the
-        last."""
+        """The number of requests in flight and open streams of each session. The session used last is at the
+        end."""
         self._openings = 0
         """The number of requests in flight that may open a session."""
 
@@ -90,13 +90,13 @@ class SessionTable:
                     session = Headers(raw=message["headers"]).get(MCP_SESSION_ID_HEADER)
                     if session is not None:
                         self._openings -= 1
-                        self._begin(session)
+                        self._begin_request(session)
             await send(message)
 
         if session is None:
             self._openings += 1
         else:
-            self._begin(session)
+            self._begin_request(session)
         try:
             if is_opening:
                 await self._make_room(scope)
@@ -105,12 +105,12 @@ class SessionTable:
             if session is None:
                 self._openings -= 1
             else:
-                self._end(session, is_over=is_over)
+                self._end_request(session, is_over=is_over)
 
-    def _begin(self, session: str) -> None:
+    def _begin_request(self, session: str) -> None:
         self._requests[session] = self._requests.pop(session, 0) + 1
 
-    def _end(self, session: str, *, is_over: bool) -> None:
+    def _end_request(self, session: str, *, is_over: bool) -> None:
         requests = self._requests.pop(session) - 1
         if requests or not is_over:
             self._requests[session] = requests

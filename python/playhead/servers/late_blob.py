@@ -1,11 +1,11 @@
-"""A blob that bypasses the SDK: it is put into the HTTP answer last.
+"""A blob that bypasses the SDK, because the HTTP answer gets it last.
 
 The SDK validates, dumps and encodes each result, which is a third of a server's cost for a page of 100 KiB.
-So a handler leaves the blob in the `LateBlob` of its request and returns a mark in its place, which
-`LateBlobs` replaces in the JSON. The mark is random: no client can send it.
+So a handler leaves the blob in the `LateBlob` of its request, and returns a mark in its place. `LateBlobs`
+replaces the mark in the JSON. The mark is random, so no client can send it.
 
-Results in a session stay whole, because there the SDK routes answers by their id, which a client may use
-twice.
+Results in a session contain their blob, because there the SDK routes answers by their id, which a client may
+use twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LateBlob:
 
     @classmethod
     def of(cls, context: ServerRequestContext[Any, Any]) -> LateBlob | None:
-        """Return the `LateBlob` of the request; None if the result has to contain the blob."""
+        """Return the `LateBlob` of the request; None if the result must contain the blob."""
         scope = getattr(context.request, "scope", {})
         blob = (scope.get("extensions") or {}).get(_EXTENSION)
         is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -54,12 +54,12 @@ class LateBlobs:
         blob = LateBlob()
         start: Message = {}
 
-        async def join(message: Message) -> None:
+        async def send_with_blob(message: Message) -> None:
             nonlocal start
             if not blob.mark:
                 await send(message)
             elif message["type"] == "http.response.start":
-                start = message  # until the length is known
+                start = message  # it is sent later, when the length is known
             else:
                 body = message["body"].replace(blob.mark, blob.base64)
                 MutableHeaders(raw=start["headers"])["content-length"] = str(len(body))
@@ -67,4 +67,4 @@ class LateBlobs:
                 await send({**message, "body": body})
 
         extensions = {**(scope.get("extensions") or {}), _EXTENSION: blob}
-        await self._app({**scope, "extensions": extensions}, receive, join)
+        await self._app({**scope, "extensions": extensions}, receive, send_with_blob)

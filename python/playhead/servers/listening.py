@@ -1,4 +1,4 @@
-"""The options of a server that listens, or dials, which the servers share.
+"""The options that all servers share: the address to listen on or to dial, and the access.
 
 This module imports little, so that the command line shows its help at once.
 """
@@ -19,14 +19,13 @@ class ListenOptions:
     """The address of a server, and its access."""
 
     dial: str | None = field(default=None, repr=False)
-    """A WebSocket endpoint (`wss://`) to connect to and to serve there. The server then listens nowhere."""
+    """A WebSocket endpoint (`wss://`) to connect to and to serve. The server then does not listen."""
     host: str = "127.0.0.1"
     """The address on which HTTP and WebSocket listen; loopback by default, because a token is optional."""
     port: int = 0
     """The port; 0 takes a free one."""
     web_origins: tuple[str, ...] = ()
-    """The origins of web pages (`https://app.example.org`) that are allowed, in addition to the server's
-    own."""
+    """The origins of web pages (`https://app.example.org`) to allow, in addition to the server's own."""
     token: str | None = field(default=None, repr=False)
     """The bearer token that every client must send; None requires none."""
     tls_certificate: Path | None = None
@@ -34,6 +33,6 @@ class ListenOptions:
     tls_key: Path | None = None
     """A PEM file with the private key, without a passphrase; None if it is in the certificate's file."""
     sessions: int = 1000
-    """Limits the sessions over HTTP, in the protocol versions that have them. A newcomer past the limit takes
-    the place of the oldest idle session, and gets 503 if none is idle."""
+    """Limits the sessions over HTTP, in the protocol versions that have them. Beyond the limit, a new session
+    replaces the oldest idle one, or gets 503 if none is idle."""
     limits: Limits = DEFAULT_LIMITS

@@ -1,10 +1,10 @@
-"""The JSON-RPC messages of a client, and the errors that answer invalid ones, the same on every transport.
+"""The JSON-RPC messages of a client. An invalid one gets the same error on every transport.
 
 | error | for |
 |---|---|
 | -32700, id null | anything but JSON |
 | -32600 | JSON that is not a message: a batch, a wrong version, an id that is neither string nor integer |
-| -32600, id null | a message nested too deep, or with too many values, which is not decoded |
+| -32600, id null | a message nested too deeply, or with too many values, which is not decoded |
 | -32602 | a request whose `params` are not an object |
 
 The SDK's own error depends on the transport and the protocol version, and quotes its parser at length.
@@ -60,10 +60,10 @@ def decode(data: bytes, limits: Limits = MESSAGE_LIMITS) -> types.JSONRPCMessage
         return ErrorAnswer(
             types.INVALID_REQUEST, f"expected an object, got JSON of type {type(value).__name__}"
         )
-    return _message(value)
+    return _validate_message(value)
 
 
-def _message(value: dict[str, Any]) -> types.JSONRPCMessage | ErrorAnswer:
+def _validate_message(value: dict[str, Any]) -> types.JSONRPCMessage | ErrorAnswer:
     request_id = value.get("id")
     valid_id = request_id if isinstance(request_id, str | int) and not isinstance(request_id, bool) else None
     if "method" in value and "id" in value and request_id is None:
@@ -89,14 +89,14 @@ def _message(value: dict[str, Any]) -> types.JSONRPCMessage | ErrorAnswer:
         first = error.errors(include_url=False, include_input=False)[0]
         place = str(first["loc"][0]) if first["loc"] else ""
         code = types.INVALID_PARAMS if place == "params" else types.INVALID_REQUEST
-        # The id of a malformed answer is this server's own, not the client's.
+        # In an invalid answer, the id is one of this server's requests, so the error must not have it.
         error_id = valid_id if "method" in value else None
         return ErrorAnswer(code, f"expected a JSON-RPC 2.0 message; at {place!r}: {first['msg']}", error_id)
     return message
 
 
 class OnlyMessages:
-    """ASGI middleware that answers a POST on `path` whose body is not a message: HTTP 400 with the error.
+    """ASGI middleware that answers a POST on `path` whose body is not a message with HTTP 400 and the error.
 
     It relies on `serve_app`, which limits the body and passes it on in one piece.
     """

@@ -6,11 +6,11 @@ adds a resource to a server of the SDK (`Server`, `MCPServer`) or of FastMCP. A 
 URI (`uri-template`), in `arguments`, in `_meta`, or over HTTP (`file`, with `FileDownloads`); see
 docs/ranged-resources.md. All of these give the same bytes, by the same rules:
 
-* A range beyond the end is answered with the bytes before the end, and a range at or after the end with
-  `end_marker`. So a page that is not empty is never the end, and no client needs the size.
-* A range longer than `page_bytes` is answered with its first bytes. A short page is not the end.
-* A read without a range is answered with the whole resource, or refused if that is longer than `whole_bytes`,
-  because its first bytes alone would look like the whole.
+* A range beyond the end gets the bytes before the end, and a range at or after the end gets `end_marker`. So
+  a page that is not empty is never the end, and no client needs the size.
+* A range longer than `page_bytes` gets its first bytes. A short page is not the end.
+* A read without a range gets the whole resource. If the resource is longer than `whole_bytes`, the read
+  fails, because the first bytes alone would look like the whole.
 
 It runs under asyncio and trio, as servers of the SDK and of FastMCP do.
 """
@@ -59,7 +59,7 @@ __all__ = ["RangedResource", "ReadCallable", "ResourceBytes", "ranged_resource"]
 META_KEY: Final = "playhead/range"
 """The key of `_meta` that holds `{"start": …, "end": …}`."""
 SERVED_PAGE_BYTES: Final = 8 * MIB
-"""The default limit of a page. In base64, all in one message, it takes a third more."""
+"""The default limit of a page. As base64 in one message, such a page takes a third more."""
 RESOURCE_NOT_FOUND: Final = -32002
 """The error code for an unknown resource before revision 2026-07-28."""
 
@@ -103,10 +103,10 @@ def ranged_resource(
     ttl_seconds: float = 0.0,
     cache_scope: Literal["public", "private"] = "private",
 ) -> RangedResource:
-    """Add a resource that is read in ranges to `server`, and return it.
+    """Add a resource that clients read in ranges to `server`, and return it.
 
-    The server's own resources and templates stay as they are. This one is listed with them, as a resource (if
-    `uri` has no variables) and as a URI template that ends with `start` and `end`.
+    The server's own resources and templates stay as they are. The server lists this one with them, as a
+    resource (if `uri` has no variables) and as a URI template that ends with `start` and `end`.
 
     Args:
         server: an SDK `Server` or `MCPServer`, or a `FastMCP`. A read does not pass FastMCP's own middleware,
@@ -115,28 +115,26 @@ def ranged_resource(
             variables `start` and `end` are added unless it has them.
         source: a file (read anew for each range, so that it may change between two), the bytes, or a
             `ReadCallable`, which a template with variables needs.
-        growing: in place of `source`, an async iterator of bytes that are still being made, such as speech;
-        or a
-            callable that returns one for the template's variables. It runs once, from now on (a callable's:
-            from the first link or read on), and any number of clients read it meanwhile. It can be read until
-            ten minutes after its end; a server keeps at most 32. Clients are notified of its growth; those of
-            revisions before 2026-07-28 only if the first such resource was added before they connected, as a
-            callable is.
-        kept_bytes: the newest bytes of `growing` that are kept (64 MiB).
+        growing: in place of `source`, an async iterator of bytes that are still being made, such as speech,
+            or a callable that returns one for the template's variables. It runs once, from now on (a
+            callable's from the first link or read on), and any number of clients read it meanwhile, until ten
+            minutes after its end. A server has at most 32. Clients get notifications of its growth. Clients
+            of revisions before 2026-07-28 get them only if the first growing resource, or a callable, was
+            added before they connected.
+        kept_bytes: the number of the newest bytes of `growing` to store (64 MiB).
         name: the last part of the URI by default.
         title, description: as in any resource.
-        mime_type: guessed from the name's suffix by default.
-        size_bytes, sha256: the size and digest of what a callable reads, if they are known and the same for
-            all variables. `sha256` is hexadecimal, and announced in `file` form. For a file or bytes both are
-            known.
+        mime_type: guessed from the name's suffix by default. size_bytes, sha256: the size and digest of the
+            bytes of a callable, if they are known and the same for all variables. `sha256` is hexadecimal,
+            and announced in `file` form. A file or bytes need neither.
         meta_key: the key of `_meta` that holds the range of a read.
         page_bytes: the most that one read returns.
         whole_bytes: the most that a read without a range returns; 0 refuses every such read.
         end_marker: the blob at and after the end. Empty by default; some clients expect `b"[DONE]"`.
         files: a `FileDownloads` that also offers the resource as a file over HTTP, while the server has an
             HTTP side.
-        ttl_seconds, cache_scope: how long clients of revision 2026-07-28 may share a page, and whether with
-            other users (`public`). By default they share none, as in the SDK.
+        ttl_seconds, cache_scope: the time for which clients of revision 2026-07-28 may share a page, and the
+            scope: `public` includes other users. By default they share none, as in the SDK.
 
     Raises:
         UsageError: `server` is not such a server; `uri` is not a URI or template, or has a fragment; `source`
@@ -145,10 +143,10 @@ def ranged_resource(
             `source` and `growing` are given, or `files` with `growing`.
         MCPError: 32 items of `growing` are being made already.
     """
-    template, variables = _parse(uri)
+    template, variables = _template_and_variables(uri)
     if (source is None) == (growing is None) or (growing is not None and files is not None):
         raise UsageError(f"{uri}: expected either a source or growing (without files), got both or neither")
-    registration = _Registration.of(_lowlevel(server))
+    registration = _Registration.of(_sdk_server(server))
     if growing is None:
         bytes_of = source_of(source, size_bytes=size_bytes, sha256=sha256)
     else:
@@ -168,7 +166,7 @@ def ranged_resource(
         ttl_seconds=ttl_seconds,
         cache_scope=cache_scope,
         variables=variables,
-        required=_required(source if growing is None else growing, variables, uri),
+        required=_required_variables(source if growing is None else growing, variables, uri),
         _parsed=UriTemplate.parse(template),
         _source=bytes_of,
     )
@@ -180,7 +178,7 @@ def ranged_resource(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangedResource:
-    """A resource, or a family of them, as `ranged_resource` added it."""
+    """A resource, or a family of them. `ranged_resource` makes it."""
 
     uri: str
     """The URI, or the template of a family, as the author wrote it."""
@@ -223,12 +221,12 @@ class RangedResource:
             description=self.description,
             mime_type=piece.mime_type,
             size=None if piece.is_live else piece.total_bytes,
-            _meta=_present({ETAG_META: piece.etag, LIVE_META: piece.is_live}) or None,
+            _meta=_without_none({ETAG_META: piece.etag, LIVE_META: piece.is_live}) or None,
         )
 
     def growing_item(self, **values: str) -> GrowingItem:
-        """Return the bytes that `growing` has made so far, which starts if it has not. Raises `MCPError` if
-        it cannot, and `UsageError` for a resource with a `source`."""
+        """Start `growing` if it has not started, and return its bytes so far. Raises `MCPError` if it cannot
+        start, and `UsageError` for a resource with a `source`."""
         if not isinstance(self._source, GrowingSource):
             raise UsageError(f"{self.uri}: expected a resource that grows, got one with a source")
         return self._source.item(values)
@@ -244,7 +242,7 @@ class RangedResource:
         digest = await self._source.sha256(piece)
         file = {"uri": self.expand(**values), "name": piece.name or self.name, "mimeType": piece.mime_type}
         size = {} if piece.total_bytes is None else {"size": piece.total_bytes}
-        return file | size | ({} if digest is None else {"digest": _digest(digest)})
+        return file | size | ({} if digest is None else {"digest": _digest_members(digest)})
 
     async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
         """Read `[start, end)`, at most `page_bytes` of it. `data` is empty at and after the end.
@@ -281,12 +279,12 @@ class RangedResource:
             for key, value in source.items()
         }
         values = {**matched, **arguments}
-        from_uri = values.keys() - arguments.keys()  # strings there, but numbers in arguments
+        from_uri = values.keys() - arguments.keys()  # a number is a string in the URI, but not in arguments
         if self.whole_bytes and values.keys().isdisjoint(("start", "end")):
-            start, piece = 0, await self._whole(self.known(matched, arguments))
+            start, piece = 0, await self._read_whole(self.known(matched, arguments))
         else:
-            start = self._offset(values.get("start"), "start", may_be_string="start" in from_uri)
-            end = self._offset(values.get("end"), "end", may_be_string="end" in from_uri)
+            start = self._check_offset(values.get("start"), "start", may_be_string="start" in from_uri)
+            end = self._check_offset(values.get("end"), "end", may_be_string="end" in from_uri)
             if start >= end:
                 self._refuse(f"start {start} is not before end {end}")
             piece = await self.read(start, end, self.known(matched, arguments))
@@ -302,14 +300,14 @@ class RangedResource:
             uri=uri,
             mime_type=piece.mime_type,
             blob=base64.b64encode(piece.data).decode("ascii"),
-            _meta=_present(meta),
+            _meta=_without_none(meta),
         )
         return types.ReadResourceResult(
             contents=[contents], ttl_ms=int(1000 * self.ttl_seconds), cache_scope=self.cache_scope
         )
 
     def match(self, uri: str) -> dict[str, object] | None:
-        """Return the variables that `uri` holds, `start` and `end` among them; None for another resource."""
+        """Return the variables in `uri`, which may include `start` and `end`; None for another resource."""
         if uri == self.uri and not self.variables:
             return {}
         variables = self._parsed.match(uri)
@@ -333,7 +331,7 @@ class RangedResource:
                 self._refuse(f"{name} is missing")
         return known
 
-    async def _whole(self, values: Mapping[str, str]) -> ResourceBytes:
+    async def _read_whole(self, values: Mapping[str, str]) -> ResourceBytes:
         """Read the whole resource, page by page. Raises `MCPError` if it is too long, or changes
         meanwhile."""
         data, etag, size = bytearray(), None, 0
@@ -351,7 +349,7 @@ class RangedResource:
             if not piece.data or len(data) == size:
                 return replace(piece, data=bytes(data), total_bytes=len(data))
 
-    def _offset(self, value: object, name: str, *, may_be_string: bool) -> int:
+    def _check_offset(self, value: object, name: str, *, may_be_string: bool) -> int:
         if may_be_string and isinstance(value, str) and re.fullmatch(r"[0-9]{1,16}", value):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -378,7 +376,7 @@ class _Registration:
         self._bus: SubscriptionBus | None = None
         """Notifies clients of revision 2026-07-28; None before the first growing resource."""
         self._resources: list[RangedResource] = []
-        self._inner = {
+        self._own_handlers = {
             method: server.get_request_handler(method)
             for method in (
                 "resources/list",
@@ -395,8 +393,9 @@ class _Registration:
             ("files/authorizeDownload", _AuthorizeParams, self._authorize),
         ):
             server.add_request_handler(method, params, cast("Any", handler))
-        # The first middleware gets the result last, after FastMCP's own, which would drop unknown members.
-        server.middleware.insert(0, self._announce)
+        # The first middleware gets the result last, after FastMCP's own middleware, which drops unknown
+        # members.
+        server.middleware.insert(0, self._announce_files)
 
     @classmethod
     def of(cls, server: Server[Any]) -> _Registration:
@@ -418,7 +417,7 @@ class _Registration:
             entry = self._server.get_request_handler("subscriptions/listen")
             self._bus = InMemorySubscriptionBus() if entry is None else getattr(entry.handler, "_bus", None)
             if self._bus is None:
-                # A handler of the author's own: clients poll. The SDK (2.3) has no public way to a bus.
+                # The author has another handler, so clients must poll. The SDK (2.3) makes no bus public.
                 self._bus = InMemorySubscriptionBus()
             if entry is None:
                 listen, params = ListenHandler(self._bus), types.SubscriptionsListenRequestParams
@@ -446,15 +445,15 @@ class _Registration:
         uri = str(params.uri)
         if (item := self._growing_item(uri)) is not None:
             notify = partial(context.session.send_resource_updated, uri)
-            item.subscribe(_subscriber(context), notify)
-        elif (entry := self._inner["resources/subscribe"]) is not None:
+            item.subscribe(_connection_key(context), notify)
+        elif (entry := self._own_handlers["resources/subscribe"]) is not None:
             return await entry.handler(context, params)
         return types.EmptyResult()
 
     async def _unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> HandlerResult:
         if (item := self._growing_item(str(params.uri))) is not None:
-            item.unsubscribe(_subscriber(context))
-        elif (entry := self._inner["resources/unsubscribe"]) is not None:
+            item.unsubscribe(_connection_key(context))
+        elif (entry := self._own_handlers["resources/unsubscribe"]) is not None:
             return await entry.handler(context, params)
         return types.EmptyResult()
 
@@ -463,7 +462,7 @@ class _Registration:
         if isinstance(listed, types.ListResourcesResult) and listed.next_cursor is None:
             for each in self._resources:
                 if not each.variables:
-                    listed.resources.append(await _listed(each))
+                    listed.resources.append(await _listed_resource(each))
         return listed
 
     async def _list_templates(self, context: Context, params: types.PaginatedRequestParams) -> HandlerResult:
@@ -485,9 +484,8 @@ class _Registration:
     async def _own_listing(
         self, model: type[_Listing], empty: dict[str, Any], context: Context, params: Any
     ) -> HandlerResult:
-        """Return a copy of the server's own listing, to which ranged resources are added; or the server's
-        error."""
-        entry = self._inner[context.method]
+        """Return a copy of the server's own listing, for adding ranged resources, or the server's error."""
+        entry = self._own_handlers[context.method]
         result = empty if entry is None else await entry.handler(context, params)
         if isinstance(result, types.ErrorData):
             return result
@@ -504,9 +502,9 @@ class _Registration:
                 if late is not None and isinstance(contents, types.BlobResourceContents):
                     contents.blob = late.leave(contents.blob)
                 return result
-        entry = self._inner["resources/read"]
+        entry = self._own_handlers["resources/read"]
         if entry is None:
-            raise self._unknown(str(params.uri), context)
+            raise self._unknown_resource(str(params.uri), context)
         return await entry.handler(context, params)
 
     async def _authorize(self, context: Context, params: _AuthorizeParams) -> HandlerResult:
@@ -525,9 +523,9 @@ class _Registration:
                 return await files.authorize(resource, values, base_url=base_url)
         if all(resource.files is None for resource in self._resources):
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found", "files/authorizeDownload")
-        raise self._unknown(params.uri, context)
+        raise self._unknown_resource(params.uri, context)
 
-    async def _announce(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+    async def _announce_files(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Add the capability `files` to the handshake, if a resource can be downloaded over this
         connection."""
         result = await call_next(ctx)
@@ -542,10 +540,10 @@ class _Registration:
         files = {"files": {"download": True, "transports": transports}}
         return members | {"capabilities": {**members.get("capabilities", {}), **files}}
 
-    def _unknown(self, uri: str, context: Context) -> MCPError:
-        modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS  # SEP-2164 changed the code
+    def _unknown_resource(self, uri: str, context: Context) -> MCPError:
+        is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS  # SEP-2164 changed the code
         known = ", ".join(each.template for each in self._resources)
-        code = types.INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
+        code = types.INVALID_PARAMS if is_modern else RESOURCE_NOT_FOUND
         return MCPError(code, f"unknown resource {uri[:200]!r}; this server has {known}", {"uri": uri[:200]})
 
 
@@ -555,7 +553,7 @@ class _AuthorizeParams(types.RequestParams):
     """Variables of the template that are not in the URI, as in the `arguments` form."""
 
 
-def _parse(uri: str) -> tuple[str, frozenset[str]]:
+def _template_and_variables(uri: str) -> tuple[str, frozenset[str]]:
     """Return the template with `start` and `end`, and the names of its other variables."""
     try:
         names = set(UriTemplate.parse(uri).variable_names)
@@ -573,7 +571,7 @@ def _parse(uri: str) -> tuple[str, frozenset[str]]:
     return template, frozenset(names - {"start", "end"})
 
 
-def _required(source: object, variables: frozenset[str], uri: str) -> frozenset[str]:
+def _required_variables(source: object, variables: frozenset[str], uri: str) -> frozenset[str]:
     """Return the variables that `source` requires."""
     if not callable(source):
         if variables:
@@ -588,7 +586,7 @@ def _required(source: object, variables: frozenset[str], uri: str) -> frozenset[
     )
 
 
-def _lowlevel(server: object) -> Server[Any]:
+def _sdk_server(server: object) -> Server[Any]:
     for inner in (server, getattr(server, "_lowlevel_server", None), getattr(server, "_mcp_server", None)):
         if isinstance(inner, Server):
             return inner
@@ -600,10 +598,10 @@ def _last_part(uri: str) -> str:
     return plain.rpartition("/")[2].rpartition(":")[2] or uri
 
 
-async def _listed(resource: RangedResource) -> types.Resource:
+async def _listed_resource(resource: RangedResource) -> types.Resource:
     try:
         link = await resource.link()
-    except MCPError:  # list it nevertheless; a read reports the error
+    except MCPError:  # list it without details; a read will report the error
         return types.Resource(
             uri=resource.uri,
             name=resource.name,
@@ -614,12 +612,12 @@ async def _listed(resource: RangedResource) -> types.Resource:
     return types.Resource.model_validate(link.model_dump(by_alias=True, exclude={"type"}, exclude_none=True))
 
 
-def _subscriber(context: Context) -> int:
+def _connection_key(context: Context) -> int:
     """Return a key that is the same for all requests of a connection."""
     return id(context.session.client_params)
 
 
-def _present(meta: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(meta: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in meta.items() if value is not None}
 
 
@@ -627,7 +625,8 @@ def _as_json(result: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", result.model_dump(by_alias=True, mode="json", exclude_none=True))
 
 
-def _digest(digest: bytes) -> dict[str, str]:
-    """Return the digest in the draft's two forms: base64url, and hexadecimal as people compare it."""
+def _digest_members(digest: bytes) -> dict[str, str]:
+    """Return the digest in the two forms of the draft: base64url, and hexadecimal, which people can
+    compare."""
     value = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return {"algorithm": "sha-256", "value": value, "sha-256": digest.hex()}

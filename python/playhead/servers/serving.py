@@ -1,4 +1,4 @@
-"""The state of a running server that its requests share: its graceful shutdown, and its slots."""
+"""The state of a running server that its requests share: the graceful shutdown, and the slots."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SERVING_EXTENSION: Final = "playhead.serving"
 
 
 class Shutdown:
-    """Graceful shutdown: nothing new is accepted, and requests in flight are finished.
+    """The graceful shutdown of one server, which finishes the requests in flight, and accepts no new ones.
 
-    Each server has its own. A command calls `serve_until_sigterm`; a program does the same by hand:
+    A command calls `serve_until_sigterm`. A program does the same by hand:
 
         shutdown = Shutdown()
         nursery.start_soon(partial(serve_app, app, sock, shutdown=shutdown))
@@ -28,7 +28,7 @@ class Shutdown:
     """
 
     def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        """`grace_seconds` limit the requests in flight; those not finished by then are cancelled."""
+        """After `grace_seconds`, the requests in flight are cancelled."""
         self.requested = trio.Event()
         self.grace_seconds = grace_seconds
 
@@ -40,8 +40,8 @@ class Shutdown:
         """Wait for SIGTERM, request the shutdown and return. Outside the main thread, where Python receives
         no signals, return at once.
 
-        Once it has returned (or was cancelled), SIGTERM has its previous effect: a second one ends the
-        command at once, as Ctrl-C always does.
+        Afterwards SIGTERM has its previous effect again, so a second one ends the command at once, as Ctrl-C
+        always does.
         """
         if threading.current_thread() is not threading.main_thread():
             task_status.started()

@@ -1,8 +1,8 @@
-"""MCP over stdio, the server's side. Reading stdin does not delay the end of a cancelled server.
+"""MCP over stdio, the server's side. A read of stdin does not delay the end of a cancelled server.
 
-The SDK's `stdio_server` keeps stdout clean (while it serves, file descriptor 1 is stderr), but reads stdin in
-a thread that cannot be abandoned: Ctrl-C then waits for the client's next line. Here the thread is abandoned,
-and it holds no lock that the interpreter would need at exit.
+The SDK's `stdio_server` protects stdout (while it serves, file descriptor 1 is stderr), but reads stdin in a
+thread that cannot be abandoned, so that Ctrl-C waits for the client's next line. `StdinLines` abandons its
+thread, which holds no lock that the interpreter would need at exit.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ async def serve_stdio(
 ) -> None:
     """Serve one client on stdin and stdout until stdin ends, or until cancelled.
 
-    A line that is not a message is answered with -32700 or -32600; the SDK would ignore it.
+    A line that is not a message gets the error -32700 or -32600; the SDK would ignore the line.
 
     Raises:
         LimitError: a line is longer than `limits.message_bytes`.
     """
     refuse, refusals = anyio.create_memory_object_stream[SessionMessage](0)
     # The SDK only iterates over its stdin, so this object needs no other method of a file.
-    lines = cast("anyio.AsyncFile[str]", _messages(StdinLines(limits=limits), refuse))
+    lines = cast("anyio.AsyncFile[str]", _valid_messages(StdinLines(limits=limits), refuse))
     async with refuse, stdio_server(stdin=lines) as (read, write), trio.open_nursery() as nursery:
 
         async def answer() -> None:
@@ -55,8 +55,10 @@ async def serve_stdio(
         refuse.close()  # stdin has ended; `answer` sends the last refusals
 
 
-async def _messages(lines: StdinLines, refuse: MemoryObjectSendStream[SessionMessage]) -> AsyncIterator[str]:
-    """Iterate over the lines that are messages. Others are answered with an error; empty ones are skipped."""
+async def _valid_messages(
+    lines: StdinLines, refuse: MemoryObjectSendStream[SessionMessage]
+) -> AsyncIterator[str]:
+    """Yield the lines that are messages. Send an error in answer to others, and skip empty ones."""
     async for line in lines:
         message = decode(line.encode()) if line.strip() else None
         if isinstance(message, ErrorAnswer):
@@ -68,15 +70,15 @@ async def _messages(lines: StdinLines, refuse: MemoryObjectSendStream[SessionMes
 class StdinLines:
     """An asynchronous iterator over the lines of a file descriptor, as strings.
 
-    It takes time linear in the size of a line. Blanks before a line are dropped. Bytes that are not UTF-8
-    become U+FFFD, so that they spoil one message only. A last line without a newline counts.
+    It takes time linear in the size of a line, and drops the blanks before it. Bytes that are not UTF-8
+    become U+FFFD, so that they affect one message only. A last line without a newline counts.
     """
 
     def __init__(self, fd: int = 0, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self._fd = fd
         self._limits = limits
         self._framer = LineFramer(max_bytes=limits.message_bytes)
-        self._ended = False
+        self._is_at_end = False
 
     def __aiter__(self) -> StdinLines:
         return self
@@ -88,8 +90,7 @@ class StdinLines:
             LimitError: a line is longer than `limits.message_bytes`.
             StopAsyncIteration: the other side closed.
 
-        If cancelled, a later call misses only the bytes that a read in progress still takes; a cancelled
-        server reads no more.
+        If cancelled, only the bytes of the read in progress are lost, and a cancelled server reads no more.
         """
         while True:
             event = self._framer.next_event()
@@ -104,8 +105,8 @@ class StdinLines:
                     got=self._framer.message.length_bytes,
                 )
             if event is None:
-                if self._ended:
+                if self._is_at_end:
                     raise StopAsyncIteration
                 data = await trio.to_thread.run_sync(os.read, self._fd, _READ_BYTES, abandon_on_cancel=True)
-                self._ended = not data
+                self._is_at_end = not data
                 self._framer.feed(data or (b"\n" if self._framer.message.length_bytes else b""))

@@ -1,7 +1,7 @@
 """MCP over WebSocket, the server's side: one JSON-RPC message per text frame.
 
-Off-standard: see docs/websocket.md. The SDK answers the messages, in whichever protocol version the client
-opens with; this module carries them and bounds what one client can cost.
+docs/websocket.md describes this transport, which is not in the standard. The SDK answers the messages, in the
+protocol version of the client. This module carries them, and limits the cost of one client.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from playhead.servers.websocket_frames import (
 SUBPROTOCOL: Final = "mcp"
 CANCELLED: Final = "notifications/cancelled"
 ANSWERING: Final = object()
-"""The key, among the requests in flight, of the one whose answer is being sent. There is at most one, because
-one task sends."""
+"""The key, among the requests in flight, of the request whose answer is being sent. There is at most one,
+because only one task sends."""
 _SUBSCRIBE: Final = "subscriptions/listen"
-"""The method of the request that does not end by itself."""
+"""The method of a request that does not end by itself."""
 
 FromClient = MemoryObjectSendStream[SessionMessage | Exception]
 ToClient = MemoryObjectReceiveStream[SessionMessage]
@@ -59,7 +59,7 @@ class WebSocketServerOptions(FrameOptions):
     """Limits the requests in progress, and those whose answer the client has not taken yet. Further ones
     wait. All but the first of a connection need one of the server's slots (`HttpServerOptions.requests`)."""
     requests_waiting: int = 256
-    """Limits the requests in flight and waiting together. One more is answered with -32603 at once."""
+    """Limits the requests in flight and waiting together. One more gets -32603 at once."""
     waiting_bytes: int = 256 * KIB
     """Limits the bytes of these requests together. A single one may be longer."""
 
@@ -69,8 +69,9 @@ DEFAULT_OPTIONS: Final = WebSocketServerOptions()
 
 def websocket_routes(server: Server[Any], path: str) -> list[WebSocketRoute]:
     """Return the routes for `server` at `path`, and one that answers a WebSocket anywhere else with HTTP 404.
+    Put them last.
 
-    Starlette would answer 403, as if other credentials helped. Use them as the last routes.
+    Starlette would answer 403, as if other credentials could help.
     """
     return [WebSocketRoute(path, websocket_endpoint(server)), WebSocketRoute("/{path:path}", _not_found)]
 
@@ -126,15 +127,16 @@ class _QueuedRequest:
 
 
 class RequestQueue:
-    """The requests of one connection. Each waits, is then in flight, and is removed once it is answered. It
-    uses no clock and no socket.
+    """The requests of one connection. Each waits, is then in flight, and leaves the queue with its answer.
+    The queue uses no clock and no socket.
 
-    A client may send more requests than a server can store, without waiting for answers. So a few are in
+    A client may send more requests than a server can store, without waiting for answers. So only a few are in
     flight, the next ones wait in order, and one too many is refused. A request is in flight until its answer
     was sent, so a client that does not read makes no progress.
 
-    Bounds per connection do not bound the server (200 clients at their bounds took 1.9 GB), so the slots are
-    shared. The first request of a connection needs none, so every client makes progress, whatever others do.
+    Limits per connection do not limit the server (200 clients at their limits took 1.9 GB), so connections
+    share the slots. The first request of a connection needs none, so every client makes progress, whatever
+    others do.
     """
 
     def __init__(self, options: WebSocketServerOptions, slots: trio.CapacityLimiter) -> None:
@@ -199,22 +201,22 @@ class RequestQueue:
 
     def done(self, request_id: object) -> bool:
         """Forget a request in flight that needs no answer any more. Returns False for an unknown request."""
-        return self._forget(self._in_flight.pop(request_id, None))
+        return self._remove(self._in_flight.pop(request_id, None))
 
     def cancel_waiting(self, notification: types.JSONRPCNotification) -> bool:
-        """Drop a request that is cancelled while it waits, and gets no answer. Returns False for an unknown
+        """Drop a waiting request that its client cancels, without an answer. Returns False for an unknown
         request."""
         request_id = (notification.params or {}).get("requestId")
         if not isinstance(request_id, str | int):
             return False
-        return self._forget(self._waiting.pop(request_id, None))
+        return self._remove(self._waiting.pop(request_id, None))
 
     def close(self) -> None:
         """Release every slot. The connection has ended."""
         for queued in self._all:
-            self._forget(queued)
+            self._remove(queued)
 
-    def _forget(self, queued: _QueuedRequest | None) -> bool:
+    def _remove(self, queued: _QueuedRequest | None) -> bool:
         if queued is None:
             return False
         self._bytes -= queued.size_bytes
@@ -228,7 +230,8 @@ class RequestQueue:
 class _McpConnection:
     """A client's connection, between ASGI's messages and the SDK's streams.
 
-    Three tasks run alongside the SDK's. One reads, one sends, and one passes the due requests to the SDK.
+    Four tasks run alongside the SDK's. One reads, one sends, one forwards waiting requests to the SDK, and
+    one waits for the shutdown.
     """
 
     def __init__(
@@ -257,9 +260,9 @@ class _McpConnection:
         from_server, to_client = anyio.create_memory_object_stream[SessionMessage](0)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send, to_client)
-            nursery.start_soon(self._pass_on_due, from_client)
+            nursery.start_soon(self._forward_when_changed, from_client)
             nursery.start_soon(self._read, from_client, from_server.clone())
-            nursery.start_soon(self._leave, shutdown, nursery.cancel_scope)
+            nursery.start_soon(self._close_at_shutdown, shutdown, nursery.cancel_scope)
             # When the client has left, this cancels its handlers and returns.
             async with to_server, from_server:
                 await self._server.run(to_server, from_server, self._server.create_initialization_options())
@@ -284,14 +287,14 @@ class _McpConnection:
                 if isinstance(message, ErrorAnswer):
                     await refusals.send(SessionMessage(message.answer))
                 else:
-                    await self._pass_on(message, from_client)
+                    await self._forward(message, from_client)
 
-    async def _pass_on(self, message: types.JSONRPCMessage, from_client: FromClient) -> None:
+    async def _forward(self, message: types.JSONRPCMessage, from_client: FromClient) -> None:
         match message:
             case types.JSONRPCRequest():
-                # Pass it on here if possible, not in `_pass_on_due`. The client's later messages then stay
-                # behind it.
-                await self._pass_on_requests(from_client)
+                # Forward it here if possible, not in `_forward_when_changed`, so that the client's later
+                # messages stay behind it.
+                await self._forward_due_requests(from_client)
             case types.JSONRPCNotification() if message.method == CANCELLED and (
                 self._requests.cancel_waiting(message)
             ):
@@ -299,19 +302,19 @@ class _McpConnection:
             case _:
                 await from_client.send(SessionMessage(message))
 
-    async def _pass_on_due(self, from_client: FromClient) -> None:
+    async def _forward_when_changed(self, from_client: FromClient) -> None:
         while True:
             await self._changed.park()
             try:
-                await self._pass_on_requests(from_client)
+                await self._forward_due_requests(from_client)
             except anyio.ClosedResourceError:
                 return  # the client has left
 
-    async def _pass_on_requests(self, from_client: FromClient) -> None:
+    async def _forward_due_requests(self, from_client: FromClient) -> None:
         while (request := self._requests.next_due()) is not None:
 
             async def unanswered(request_id: types.RequestId = request.id) -> None:
-                self._done(request_id)  # cancelled by the client: it has no answer
+                self._finish_request(request_id)  # the client has cancelled it, so it has no answer
 
             await from_client.send(
                 SessionMessage(
@@ -324,22 +327,22 @@ class _McpConnection:
         async with to_client:
             async for item in to_client:
                 if self._websocket.application_state is not WebSocketState.CONNECTED:
-                    continue  # closed by this side: nothing can follow
+                    continue  # this side has closed the connection
                 message = item.message
                 answered = (
                     message.id if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) else None
                 )
-                text = _encoded(message)
+                text = _encode(message)
                 del item, message  # free the memory while the client takes the text
                 self._requests.answering(answered)
                 await self._websocket.send({"type": "websocket.send", "text": text})
-                self._done(ANSWERING)
+                self._finish_request(ANSWERING)
 
-    def _done(self, request_id: object) -> None:
+    def _finish_request(self, request_id: object) -> None:
         if self._requests.done(request_id):
             self._changed.unpark_all()
 
-    async def _leave(self, shutdown: Shutdown, scope: trio.CancelScope) -> None:
+    async def _close_at_shutdown(self, shutdown: Shutdown, scope: trio.CancelScope) -> None:
         await shutdown.requested.wait()
         self._requests.refuses_new = True
         while not self._requests.finished:
@@ -352,11 +355,11 @@ class _McpConnection:
             await self._websocket.close(code, reason)
 
 
-def _encoded(message: types.JSONRPCMessage) -> str:
+def _encode(message: types.JSONRPCMessage) -> str:
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True)
     except ValueError:
-        # A lone surrogate, as os.fsdecode makes of file names, ends the request and not the connection.
+        # A lone surrogate, which os.fsdecode can make, must end the request only, not the connection.
         if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             raise
         reason = "the server's answer cannot be written as JSON in UTF-8"

@@ -1,9 +1,9 @@
-"""The frames of one WebSocket as ASGI messages, with bounds on the time and memory of its client.
+"""The frames of one WebSocket as ASGI messages, with limits on the time and memory of its client.
 
-Frames are read when the application asks for the next message, in the application's task. So TCP holds up a
-client that sends faster than the application receives, and only one unfinished message is buffered, in the
-`FrameStream`, which also has the rules of the protocol. The same task sends pongs, pings and closing frames;
-so does a task that has sent a message.
+The application's task reads frames when the application asks for the next message. So TCP slows down a client
+that sends faster than the application receives, and only one unfinished message is in memory, in the
+`FrameStream`, which also has the rules of the protocol. The same task sends pongs, pings and close frames,
+and so does a task that has sent a message.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ OPTIONS_KEY: Final = "playhead.frames"
 """The key of a `websocket.accept` for the application's `FrameOptions`. Other servers ignore it."""
 
 SLOT_KEY: Final = "playhead.slot"
-"""The key of a `websocket.receive` with the `Slot` of a long message. The next `receive` releases it, unless
-the application took it over (`Slot.adopted`)."""
+"""The key of a `websocket.receive` for the `Slot` of a long message. The next `receive` releases the slot,
+unless the application has adopted it (`Slot.adopted`)."""
 
 MESSAGE_FRAGMENTS: Final = 131_072
 """Limits the frames of one message. An empty frame uses no byte of `message_bytes`, but takes some 15 µs."""
 
 OWN_BYTES: Final = 64 * KIB
-"""The length beyond which a message waits for one of the server's slots, because all clients may send long
-messages at once."""
+"""A longer message waits for one of the server's slots, because all clients may send long messages at
+once."""
 
 NO_SLOT: Final = "the server has as many requests in work as it can hold; try again later"
 NO_BINARY: Final = "expected text frames, got a binary one"
@@ -91,7 +91,7 @@ class FramedWebSocket:
         """None until the application has accepted."""
         self._connect_received = False
         self._slot = Slot(slots)
-        self._sending = trio.StrictFIFOLock()
+        self._send_lock = trio.StrictFIFOLock()
         self.received_any = False
         """True once a message was received."""
 
@@ -114,7 +114,7 @@ class FramedWebSocket:
             return {"type": "websocket.connect"}
         assert self._frames is not None, "an application accepts before it receives"
         frames = self._frames
-        frames.excuse(trio.current_time())  # nothing was read meanwhile, so the client was not silent
+        frames.excuse(trio.current_time())  # without reads, the client only seemed silent
         self._release_slot()
         while True:
             event = frames.next_event()
@@ -137,15 +137,15 @@ class FramedWebSocket:
                 case _ if frames.has_more:
                     await trio.lowlevel.checkpoint()
                 case _:
-                    await self._read(frames)
+                    await self._read_once(frames)
 
-    async def _read(self, frames: FrameStream) -> None:
+    async def _read_once(self, frames: FrameStream) -> None:
         """Send the control frames that are due, and read once."""
         now = trio.current_time()
-        if self._sending.locked():
+        if self._send_lock.locked():
             frames.excuse(now)  # the client is taking an answer, and a ping can be sent only after it
         frames.on_time(now)
-        if not self._sending.locked():
+        if not self._send_lock.locked():
             await self._send_control(frames)
         if frames.closed is None:
             try:
@@ -185,18 +185,18 @@ class FramedWebSocket:
         elif message["type"] == "websocket.close":
             await self._close(frames, int(message.get("code") or 1000), message.get("reason") or "")
         else:
-            async with self._sending:
+            async with self._send_lock:
                 if frames.is_open:
                     await self._wire.send(frames.text(message["text"]))
             await self._send_control(frames)
 
     async def _send_control(self, frames: FrameStream) -> None:
         while frames.has_control:
-            async with self._sending:
+            async with self._send_lock:
                 await self._wire.send(frames.control())
 
     async def _close(self, frames: FrameStream, code: int, reason: str) -> None:
-        async with self._sending:
+        async with self._send_lock:
             await self._wire.send(frames.close(code, reason))
 
     async def finish(self) -> None:

@@ -12,7 +12,7 @@ import trio
 from playhead.limits import KIB
 
 SEND_BYTES: Final = 64 * KIB
-"""The size of the pieces that are sent. `send_seconds` limits each piece."""
+"""The size of the pieces to send. `send_seconds` limits the time for each."""
 RECEIVE_BYTES: Final = 16 * KIB
 """Limits the bytes of one read."""
 
@@ -37,8 +37,8 @@ class Wire:
                 return b""
 
     async def send(self, data: bytes) -> None:
-        """Send what the system takes at once, then the rest in pieces, each within `send_seconds`. For one
-        task at a time. If it fails or is cancelled, the connection is closed.
+        """Send the bytes that the system takes at once, then the rest in pieces, each within `send_seconds`.
+        Only one task may send at a time. If it fails or is cancelled, the connection is closed.
 
         Raises:
             ClientGoneError: the connection broke or was closed, or the client does not read.

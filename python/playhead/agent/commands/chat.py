@@ -113,7 +113,7 @@ def chat(
     from playhead.agent.commands.chat_questions import allowed_rules
 
     allowed = allowed_rules(allow)
-    single_message = _message(message, json_output=json_output)
+    single_message = _message_of_single_turn(message, json_output=json_output)
     template = None if prompt_template is None else text_of(prompt_template, option="--prompt-template")
     opened = open_model(provider, model, base_url=base_url, environment=os.environ)
     setup = ChatSetup(
@@ -126,9 +126,9 @@ def chat(
         allow_paths=allow_paths,
         tool_config=tool_config,
         trusted=trusted,
-        # In real time, so that the commands of a conversation have something to act on.
+        # In a conversation even the null sink plays in real time, so that commands have audio to act on.
         sink=None if json_output and sink is None else make_sink(sink, real_time=single_message is None),
-        system=_system(system),
+        system=_system_prompt(system),
         record=record,
         verbose=verbose,
     )
@@ -143,13 +143,13 @@ def chat(
     run_command(command, json_output=json_output, deadline=deadline)
 
 
-def _system(value: str | None) -> str:
+def _system_prompt(value: str | None) -> str:
     if value is None or not value.startswith("@"):
         return value or ""
     return text_of(Path(value[1:]), option="--system")
 
 
-def _message(argument: str | None, *, json_output: bool) -> str | None:
+def _message_of_single_turn(argument: str | None, *, json_output: bool) -> str | None:
     """Return the message of a single turn; None for a conversation at the terminal."""
     if argument is None and sys.stdin.isatty():
         if json_output:
@@ -195,7 +195,7 @@ def _replay(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSetup:
-    """The command line, checked."""
+    """The checked values of the command line."""
 
     model: AbstractAsyncContextManager[Model]
     message: str | None
@@ -208,7 +208,7 @@ class ChatSetup:
     tool_config: Path | None
     trusted: bool
     sink: Sink | None
-    """The sink that plays audio; None plays nothing."""
+    """The sink for audio; None plays nothing."""
     system: str
     record: Path | None
     verbose: bool
@@ -224,30 +224,12 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     from playhead.agent.commands.terminal_lines import TerminalLines
     from playhead.agent.playback_tools import player_tools
     from playhead.agent.recording import Recorder
-    from playhead.config.servers import default_servers, load_servers
-    from playhead.config.tools import default_approval_policy, default_sources
     from playhead.config.tools.files import user_tool_file
     from playhead.playback import Player
     from playhead.playback.player_tools import PLAYER_TOOLS
 
     view, summary = ChatView(terminal, verbose=setup.verbose), TurnSummary(report)
-
-    def load(trust: Trust) -> tuple[dict[str, ServerConfig] | None, ToolConfigSources, ApprovalPolicy]:
-        return (
-            default_servers(trust=trust) if setup.config is None else load_servers(setup.config),
-            default_sources(setup.tool_config, trust=trust),
-            default_approval_policy(setup.tool_config, trust=trust),
-        )
-
-    servers, sources, policy = await with_consent(terminal, load, trusted=setup.trusted)
-    policy = replace(policy, approved=setup.allow)
-    if servers is not None:
-        for each in servers.values():
-            terminal.hide(each.secrets)
-        servers = {
-            name: with_permissions(each, setup.allow_origins, setup.allow_paths)
-            for name, each in servers.items()
-        }
+    servers, sources, policy = await _load_configuration(setup, terminal)
     lines = TerminalLines(sys.stdin.fileno())
     conversation: TerminalChat | None = None
 
@@ -275,7 +257,7 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
         def new_agent() -> Agent:
             return Agent(
                 model,
-                # A single turn begins in silence and ends with its music: nothing to control.
+                # A single turn begins in silence and ends with its music, so it has nothing to control.
                 hub if player is None or setup.message is not None else [player_tools(player), hub],
                 system=setup.system,
                 approvals=Approvals(
@@ -288,7 +270,7 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
             )
 
         if setup.message is not None:
-            return await _one_turn(new_agent(), setup.message, player, terminal, report)
+            return await _run_single_turn(new_agent(), setup.message, player, terminal, report)
         assert player is not None, "a conversation always has a player"
         conversation = TerminalChat(
             new_agent, hub=hub, player=player, terminal=terminal, view=view, lines=lines
@@ -299,7 +281,32 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     return EXIT_DONE
 
 
-async def _one_turn(
+async def _load_configuration(
+    setup: ChatSetup, terminal: Terminal
+) -> tuple[dict[str, ServerConfig] | None, ToolConfigSources, ApprovalPolicy]:
+    """Load the servers and the settings of their tools, and apply the options of the command to them."""
+    from playhead.config.servers import default_servers, load_servers
+    from playhead.config.tools import default_approval_policy, default_sources
+
+    def load(trust: Trust) -> tuple[dict[str, ServerConfig] | None, ToolConfigSources, ApprovalPolicy]:
+        return (
+            default_servers(trust=trust) if setup.config is None else load_servers(setup.config),
+            default_sources(setup.tool_config, trust=trust),
+            default_approval_policy(setup.tool_config, trust=trust),
+        )
+
+    servers, sources, policy = await with_consent(terminal, load, trusted=setup.trusted)
+    if servers is not None:
+        for each in servers.values():
+            terminal.hide(each.secrets)
+        servers = {
+            name: with_permissions(each, setup.allow_origins, setup.allow_paths)
+            for name, each in servers.items()
+        }
+    return servers, sources, replace(policy, approved=setup.allow)
+
+
+async def _run_single_turn(
     agent: Agent, message: str, player: Player | None, terminal: Terminal, report: Report
 ) -> int:
     """Run one turn, and play its music to the end."""
@@ -311,14 +318,14 @@ async def _one_turn(
     if player is not None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(show_waiting, player, terminal)
-            with terminal.showing(partial(_playing, player)):
+            with terminal.showing(partial(_playing_line, player)):
                 await player.wait_finished()
             nursery.cancel_scope.cancel()
     raise_if_refused(result)
     return exit_code(result)
 
 
-def _playing(player: Player) -> str:
+def _playing_line(player: Player) -> str:
     now = player.snapshot()
     of = "" if now.duration_seconds is None else f"/{clock(now.duration_seconds)}"
     return f"{clock(now.position_seconds)}{of} · {now.title or ''}"
@@ -338,7 +345,7 @@ async def _open_hub(
     report: Report,
     questions: Questions | None,
 ) -> AsyncIterator[Hub]:
-    """Connect to the servers; one that fails is reported, and the others are used."""
+    """Connect to the servers. If one fails, report it and use the others."""
     from playhead.agent.playback_tools import PLAYER
     from playhead.cli.targets import url_shower
     from playhead.client.hub import open_hub
@@ -374,7 +381,8 @@ async def _open_hub(
 
 
 def is_readable(url: str | None) -> bool:
-    """Return True if the network can read requests to `url`, key included: plain HTTP to another machine."""
+    """Return True if the network can read requests to `url` and the key in them: plain HTTP to another
+    machine."""
     from playhead.net_guard import is_loopback
 
     return url is not None and url.lower().startswith("http://") and not is_loopback(url)

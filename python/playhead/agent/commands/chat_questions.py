@@ -1,7 +1,7 @@
 """Questions to the person at a chat: the approval of a call, and the forms of a server.
 
-Options can give an approval in advance. One question is open at a time, an approval or a form. Text typed
-before a question does not answer it.
+The option `--allow` gives an approval in advance. One question is open at a time, an approval or a form. Text
+typed before a question does not answer it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def allowed_rules(patterns: Sequence[str] | None) -> tuple[ApprovalRule, ...]:
 
 
 def how_to_allow(request: ApprovalRequest, *, file: Path) -> str:
-    """Return the remedy for a call that needs approval if nobody can be asked; rules are in `file`."""
+    """Return the advice for a call that needs approval if there is nobody to ask. Rules are in `file`."""
     from playhead.config.tools.call_key import allowing_rule
 
     # A slash in the server's name would end the name in the pattern; `?` matches it.
@@ -69,7 +69,7 @@ class Questions:
         name = ".".join(escape_line(part) for part in (request.server, request.tool) if part)
         async with self._lock:
             self._terminal.say(f"{name} wants to run{warning}, with {shown}", style="yellow", whole=True)
-            answer = await self._answer("Run it? y once, a always with these arguments, n no: ")
+            answer = await self._read_answer("Run it? y once, a always with these arguments, n no: ")
         choice = (answer or "").strip().lower()
         return Approval(
             allow=choice in ("y", "yes", "a", "always"),
@@ -82,16 +82,16 @@ class Questions:
             prompt = f"{escape_line(question.server)} asks: {question.message}"
             self._terminal.say(prompt, style="yellow", whole=True)
             if question.url is not None:
-                return await self._visit(question.url)
-            answer = await self._answer("Answer it? y yes, n no: ")
+                return await self._ask_to_visit(question.url)
+            answer = await self._read_answer("Answer it? y yes, n no: ")
             if answer is None:
                 return Reply(action="cancel")
             if answer.strip().lower() not in ("y", "yes"):
                 return Reply(action="decline")
             content: dict[str, FieldValue] = {}
             for name, schema in question.fields.items():
-                field = _Field(name, schema, required=name in question.required)
-                while (text := await self._answer(field.prompt)) is not None:
+                field = _FormField(name, schema, required=name in question.required)
+                while (text := await self._read_answer(field.prompt)) is not None:
                     mistake = field.take(text, content)
                     if mistake is None:
                         break
@@ -99,14 +99,14 @@ class Questions:
                 if text is None:
                     return Reply(action="cancel")
             if question.required - content.keys() - _with_defaults(question):
-                return Reply(action="cancel")  # the schema has no such field, so nothing could be asked
+                return Reply(action="cancel")  # a required field is not in the schema, so it has no question
             return Reply(action="accept", content=content)
 
-    async def _visit(self, url: str) -> Reply:
+    async def _ask_to_visit(self, url: str) -> Reply:
         import webbrowser
 
         self._terminal.say(f"the answer is given on a web page: {escape_line(url)}", whole=True)
-        answer = await self._answer("Open it in the browser? y yes, n no: ")
+        answer = await self._read_answer("Open it in the browser? y yes, n no: ")
         if answer is None or answer.strip().lower() not in ("y", "yes"):
             return Reply(action="cancel" if answer is None else "decline")
         if not url.lower().startswith(("https://", "http://")):
@@ -115,8 +115,8 @@ class Questions:
         await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
         return Reply(action="accept")
 
-    async def _answer(self, prompt: str) -> str | None:
-        _drop_typed()
+    async def _read_answer(self, prompt: str) -> str | None:
+        _discard_typed_input()
         self._terminal.prompt(prompt)
         self.is_open = True
         try:
@@ -125,7 +125,7 @@ class Questions:
             self.is_open = False
 
 
-class _Field:
+class _FormField:
     """One field of a form."""
 
     def __init__(self, name: str, schema: Any, *, required: bool) -> None:
@@ -157,17 +157,16 @@ class _Field:
         if self._choices and text not in self._choices and self._kind != "array":
             return f"expected one of {', '.join(self._choices)}"
         try:
-            content[self._name] = self._value(text)
+            content[self._name] = self._parse_value(text)
         except (ValueError, KeyError, OverflowError):
             return f"expected {self._kind}, got {text!r}"
         return None
 
-    def _value(self, text: str) -> FieldValue:
+    def _parse_value(self, text: str) -> FieldValue:
         match self._kind:
             case "boolean":
-                return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}[
-                    text.lower()
-                ]
+                values = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+                return values[text.lower()]
             case "integer":
                 return int(text)
             case "number":
@@ -185,14 +184,14 @@ class _Field:
 
 
 def _choices(schema: dict[str, Any]) -> list[str]:
-    """Return the listed values of a field, or of a list's items: `enum`, or titled constants."""
+    """Return the possible values of a field, or of the items of a list, from `enum` or titled constants."""
     values: list[str] = []
     items = schema.get("items")
     for place in (schema, items if isinstance(items, dict) else {}):
         for key in ("enum", "oneOf", "anyOf"):
-            listed = place.get(key)
-            for one in listed if isinstance(listed, list) else ():
-                value = one.get("const") if isinstance(one, dict) else one
+            choices = place.get(key)
+            for choice in choices if isinstance(choices, list) else ():
+                value = choice.get("const") if isinstance(choice, dict) else choice
                 if isinstance(value, str):
                     values.append(value)
     return values
@@ -203,7 +202,7 @@ def _with_defaults(question: Question) -> set[str]:
     return {name for name, schema in question.fields.items() if is_value(schema.get("default"))}
 
 
-def _drop_typed() -> None:
+def _discard_typed_input() -> None:
     """Discard input that was typed before the question could be read."""
     if sys.stdin.isatty():
         import termios

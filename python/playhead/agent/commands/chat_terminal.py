@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from playhead.playback import Player
 
 _PROMPT: Final = "> "
-_WAITING: Final = 16
-"""Limits the messages that may be typed while a turn runs."""
+_MAX_WAITING_MESSAGES: Final = 16
+"""Limits the messages that a user may type while a turn runs."""
 
 
 class TerminalChat:
@@ -53,15 +53,15 @@ class TerminalChat:
         self._view = view
         self._lines = lines
         self._questions: Questions | None = None
-        self._to_say, self._messages = trio.open_memory_channel[str](_WAITING)
+        self._message_sender, self._messages = trio.open_memory_channel[str](_MAX_WAITING_MESSAGES)
         self._answers, self._answered = trio.open_memory_channel[str | None](1)
-        self._busy = False
+        self._is_busy = False
         """True while a turn runs."""
-        self._is_armed = False
-        """True after one Ctrl-C, until the next line. Another Ctrl-C then ends the chat."""
-        self._over = False
+        self._was_interrupted_once = False
+        """True from one Ctrl-C to the next line. Another Ctrl-C then ends the chat."""
+        self._has_quit = False
         """True once /quit was typed."""
-        self._interrupted = False
+        self._is_interrupted = False
         """True after the second Ctrl-C."""
         extra = {
             "new": SlashCommand(help="start a new conversation", run=self._new),
@@ -72,7 +72,7 @@ class TerminalChat:
     async def answer(self) -> str | None:
         """Return the next line, for an open question."""
         while self._answered.statistics().current_buffer_used:
-            self._answered.receive_nowait()  # the answer to a question that was cancelled as it arrived
+            self._answered.receive_nowait()  # an answer that arrived just as its question was cancelled
         return await self._answered.receive()
 
     async def run(self, questions: Questions | None) -> None:
@@ -88,7 +88,7 @@ class TerminalChat:
                 nursery.start_soon(self._take_turns)
                 await self._read_lines()
                 nursery.cancel_scope.cancel()
-        if self._interrupted:
+        if self._is_interrupted:
             # The command's own handling of interrupts closes the servers and sets the exit code.
             signal.raise_signal(signal.SIGINT)
             await trio.sleep_forever()
@@ -96,10 +96,10 @@ class TerminalChat:
     # --- input -------------------------------------------------------------------------------
 
     async def _read_lines(self) -> None:
-        self._prompt()
-        while not self._over:
+        self._show_prompt()
+        while not self._has_quit:
             line = await self._lines.read()
-            self._is_armed = False
+            self._was_interrupted_once = False
             if self._questions is not None and self._questions.is_open:
                 self._questions.is_open = False
                 self._answers.send_nowait(line)
@@ -107,52 +107,52 @@ class TerminalChat:
                     continue
             if line is None:
                 return
-            await self._take(line)
+            await self._take_line(line)
 
-    async def _take(self, line: str) -> None:
+    async def _take_line(self, line: str) -> None:
         """Run a line as a command, or store it as the next message."""
         text = line.strip()
         if text.startswith("/") and not text.startswith("//"):
-            if self._busy:
+            if self._is_busy:
                 self._view.end_line()
             await self._commands.run(text[1:])
-            if not self._over:
-                self._prompt()
+            if not self._has_quit:
+                self._show_prompt()
         elif text:
-            self._put(text.removeprefix("/") if text.startswith("//") else text)
+            self._queue_message(text.removeprefix("/") if text.startswith("//") else text)
         else:
-            self._prompt()
+            self._show_prompt()
 
-    def _put(self, text: str) -> None:
+    def _queue_message(self, text: str) -> None:
         try:
-            self._to_say.send_nowait(text)
+            self._message_sender.send_nowait(text)
         except trio.WouldBlock:
             self._terminal.say("message dropped: too many are waiting", style="red")
             return
-        if self._busy:
+        if self._is_busy:
             self._terminal.say("(sent after this turn)", style="dim")
 
     async def _new(self, _argument: str) -> None:
         self._agent.abort()
-        self._forget_waiting()
+        self._drop_waiting_messages()
         self._agent = self._new_agent()
         self._terminal.say("new conversation")
 
     async def _quit(self, _argument: str) -> None:
-        self._over = True
+        self._has_quit = True
 
     # --- turns -----------------------------------------------------------------------------------------
 
     async def _take_turns(self) -> None:
         async for text in self._messages:
-            self._busy = True
+            self._is_busy = True
             try:
-                await self._turn(text)
+                await self._run_turn(text)
             finally:
-                self._busy = False
-            self._prompt()
+                self._is_busy = False
+            self._show_prompt()
 
-    async def _turn(self, text: str) -> None:
+    async def _run_turn(self, text: str) -> None:
         try:
             result = await self._agent.say(text)
             self._view.end_line()
@@ -161,7 +161,7 @@ class TerminalChat:
             self._view.end_line()
             self._terminal.fail(str(first_leaf(group)))
 
-    def _forget_waiting(self) -> None:
+    def _drop_waiting_messages(self) -> None:
         while self._messages.statistics().current_buffer_used:
             self._messages.receive_nowait()
 
@@ -170,29 +170,29 @@ class TerminalChat:
     async def _watch_signals(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
         """End the turn at the first Ctrl-C, and the chat at a second one with no line in between."""
         async for _ in signals:
-            if self._is_armed:
-                self._interrupted = True
+            if self._was_interrupted_once:
+                self._is_interrupted = True
                 scope.cancel()
                 return
-            self._is_armed = True
-            if self._busy:
+            self._was_interrupted_once = True
+            if self._is_busy:
                 if self._questions is not None and self._questions.is_open:
-                    self._terminal.prompt("\n")  # the next output belongs on a line of its own
-                self._forget_waiting()
+                    self._terminal.prompt("\n")  # the next output must begin on a new line
+                self._drop_waiting_messages()
                 self._agent.abort()
             else:
                 self._terminal.say("\npress Ctrl-C again to leave, or use Ctrl-D or /quit")
-                self._prompt()
+                self._show_prompt()
 
     async def _watch_player(self) -> None:
         """Report audio that waits or fails between turns. During a turn, its events report this."""
         with self._player.events() as events:
             async for event in events:
-                if not self._busy and (notice := player_notice(event)) is not None:
+                if not self._is_busy and (notice := player_notice(event)) is not None:
                     self._terminal.say(f"\n{notice[0]}", style=notice[1])
-                    self._prompt()
+                    self._show_prompt()
 
-    def _prompt(self) -> None:
+    def _show_prompt(self) -> None:
         is_asking = self._questions is not None and self._questions.is_open
-        if not self._busy and not is_asking and not self._messages.statistics().current_buffer_used:
+        if not self._is_busy and not is_asking and not self._messages.statistics().current_buffer_used:
             self._terminal.prompt(_PROMPT)

@@ -1,8 +1,8 @@
 """The view of a chat: its turns at the terminal, and their summary for `--json`.
 
-Both are made from events alone, so a recording looks the same. The answer goes to stdout as it arrives.
-Calls, audio and thinking go to stderr, one line each. Text of the model and of tools is untrusted: the
-terminal escapes it.
+Both use only the events, so a replayed recording looks the same. The answer goes to stdout as it arrives.
+Calls, audio and thinking go to stderr, one line each. The terminal escapes the text of the model and of
+tools, which is untrusted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from playhead.playback.state import PlayerEvent
 
 _SHOWN_CHARS: Final = 1000
-"""Limits a name, arguments or a reason."""
+"""Limits the text of a name, of arguments or of a reason."""
 
 
 class ChatView:
@@ -53,8 +53,8 @@ class ChatView:
     def __init__(self, terminal: Terminal, *, verbose: bool) -> None:
         self._terminal = terminal
         self._verbose = verbose
-        self._thinking = False
-        self._mid_line = False
+        self._is_thinking = False
+        self._is_within_line = False
 
     def __call__(self, event: Event) -> None:
         """Show `event`. Raises `OSError` if stdout is gone or full."""
@@ -65,33 +65,35 @@ class ChatView:
             case TextComplete():
                 self.end_line()
             case ThinkingDelta() if self._verbose:
-                self._think(event.text)
+                self._show_thinking(event.text)
             case ToolPending():
-                self._line(f"? {event.tool.name} waits for your approval", "yellow")
+                self._show_line(f"? {event.tool.name} waits for your approval", "yellow")
             case ToolCallBegin():
-                self._line(f"→ {event.tool.name} {_arguments(event.tool)}".rstrip(), "cyan")
+                self._show_line(f"→ {event.tool.name} {_arguments_line(event.tool)}".rstrip(), "cyan")
             case ToolProgress() if self._verbose:
                 of = "" if event.total is None else f"/{event.total:g}"
-                self._line(
+                self._show_line(
                     f"… {event.tool.name} {event.progress:g}{of} {event.message or ''}".rstrip(), "dim"
                 )
             case ToolCallResponse():
-                self._response(event)
+                self._show_response(event)
             case ToolCallError():
-                self._failure(event.tool.name, event.error)
+                self._show_failure(event.tool.name, event.error)
             case AudioStart():
-                self._line(f"♪ {event.title or 'audio'}", "magenta")
+                self._show_line(f"♪ {event.title or 'audio'}", "magenta")
             case AudioWaiting():
-                self._say(waiting_text(event.title, event.seconds, event.last_error, event.patience_seconds))
+                self._show_text(
+                    waiting_text(event.title, event.seconds, event.last_error, event.patience_seconds)
+                )
             case AudioResumed():
-                self._line(resumed_text(event.title, event.seconds), "green")
+                self._show_line(resumed_text(event.title, event.seconds), "green")
             case AudioEnd() if why := event.error or event.finding:
-                self._failure(event.title or "audio", why)
+                self._show_failure(event.title or "audio", why)
             case ImageComplete():
-                self._line(f"image: {event.mime_type}, {human_bytes(event.size_bytes)}", "magenta")
+                self._show_line(f"image: {event.mime_type}, {human_bytes(event.size_bytes)}", "magenta")
             case Usage() if self._verbose:
                 tokens = f"{_count(event.input_tokens)} tokens in, {_count(event.output_tokens)} out"
-                self._line(tokens, "dim")
+                self._show_line(tokens, "dim")
             case Failed():
                 self._end_thinking()
                 self.end_line()
@@ -105,48 +107,48 @@ class ChatView:
 
     def end_line(self) -> None:
         """Start a new line if the text stopped in the middle of one."""
-        if self._mid_line:
-            self._mid_line = False
+        if self._is_within_line:
+            self._is_within_line = False
             self._terminal.write("\n")
 
     def _write(self, text: str) -> None:
         if text:
             self._terminal.write(text)
-            self._mid_line = not text.endswith("\n")
+            self._is_within_line = not text.endswith("\n")
 
-    def _line(self, text: str, style: str) -> None:
+    def _show_line(self, text: str, style: str) -> None:
         self._end_thinking()
         self.end_line()
         self._terminal.line(text[:_SHOWN_CHARS], style=style)
 
-    def _failure(self, what: str, why: str) -> None:
+    def _show_failure(self, what: str, why: str) -> None:
         """Show a failure on as many lines as needed, because the end of `why` has the remedy."""
-        self._say(f"✗ {escape_line(what[:_SHOWN_CHARS])}: {why[:_SHOWN_CHARS]}", "red")
+        self._show_text(f"✗ {escape_line(what[:_SHOWN_CHARS])}: {why[:_SHOWN_CHARS]}", "red")
 
-    def _say(self, text: str, style: str = "yellow") -> None:
+    def _show_text(self, text: str, style: str = "yellow") -> None:
         self._end_thinking()
         self.end_line()
         self._terminal.say(text, style=style)
 
-    def _response(self, event: ToolCallResponse) -> None:
+    def _show_response(self, event: ToolCallResponse) -> None:
         if event.result.status == "done":
-            self._line(f"✓ {event.tool.name}", "green")
+            self._show_line(f"✓ {event.tool.name}", "green")
         else:
-            self._failure(event.tool.name, event.result.text)
+            self._show_failure(event.tool.name, event.result.text)
 
-    def _think(self, text: str) -> None:
+    def _show_thinking(self, text: str) -> None:
         self.end_line()
-        self._thinking = True
+        self._is_thinking = True
         self._terminal.prompt(text, style="dim")
 
     def _end_thinking(self) -> None:
-        if self._thinking:
-            self._thinking = False
+        if self._is_thinking:
+            self._is_thinking = False
             self._terminal.prompt("\n")
 
 
 def waiting_text(title: str, seconds: float, last_error: object, patience_seconds: float) -> str:
-    """Say that audio waits for its server. `title` may be empty."""
+    """Return the line about audio that waits for its server. `title` may be empty."""
     why = "" if last_error is None else f": {first_line(str(last_error))}"
     return (
         f"{escape_line(title or 'audio')}: no data for {seconds:.0f} s{why};"
@@ -175,9 +177,9 @@ def player_notice(event: PlayerEvent) -> tuple[str, str] | None:
 
 
 async def show_waiting(player: Player, terminal: Terminal) -> None:
-    """Say when audio waits for its server, and when it goes on, until the player closes.
+    """Print a line when audio waits for its server, and when it goes on, until the player closes.
 
-    Use it after a turn: during a turn, its events report this. Failures are left to `Player.wait_finished`.
+    Use it after a turn, because during a turn its events report this. `Player.wait_finished` raises failures.
     """
     from playhead.playback.state import ItemError
 
@@ -192,7 +194,7 @@ def _count(tokens: int | None) -> str:
     return "?" if tokens is None else str(tokens)
 
 
-def _arguments(tool: ToolRef) -> str:
+def _arguments_line(tool: ToolRef) -> str:
     """Format a call's arguments as one line; empty without any."""
     if not tool.arguments:
         return ""
@@ -200,7 +202,7 @@ def _arguments(tool: ToolRef) -> str:
 
 
 class TurnSummary:
-    """Keeps the object of `--json` up to date, so that an interrupted turn is reported too."""
+    """Updates the object of `--json` with each event, so that it reports an interrupted turn, too."""
 
     def __init__(self, report: Report) -> None:
         self._text: list[str] = []
@@ -226,9 +228,9 @@ class TurnSummary:
                 }
                 self._calls[event.round, event.tool.id] = call
             case ToolCallResponse():
-                self._end(event.round, event.tool.id, event.result.status, event.result.text)
+                self._end_call(event.round, event.tool.id, event.result.status, event.result.text)
             case ToolCallError():
-                self._end(event.round, event.tool.id, event.status, event.error)
+                self._end_call(event.round, event.tool.id, event.status, event.error)
             case Usage():
                 self._count("input_tokens", event.input_tokens)
                 self._count("output_tokens", event.output_tokens)
@@ -239,7 +241,7 @@ class TurnSummary:
         self._report["calls"] = list(self._calls.values())
         self._report["text"] = "".join(self._text)
 
-    def _end(self, round_: int, id_: str, status: str, text: str) -> None:
+    def _end_call(self, round_: int, id_: str, status: str, text: str) -> None:
         call = self._calls.get((round_, id_))
         if call is not None:
             call.update(status=status, result=text)

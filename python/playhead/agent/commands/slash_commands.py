@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playhead.client.hub import Hub
     from playhead.playback import Player
 
-_LISTED: Final = 10
+_MAX_TITLES: Final = 10
 """The number of titles shown before and after the current one in `/queue`."""
 
 
@@ -27,7 +27,7 @@ class SlashCommand:
 
 
 class SlashCommands:
-    """The commands that begin with a slash. `extra` holds the conversation's own commands."""
+    """The commands that begin with a slash. `extra` has further ones, such as those of the conversation."""
 
     def __init__(
         self, hub: Hub, player: Player, terminal: Terminal, extra: Mapping[str, SlashCommand]
@@ -38,11 +38,11 @@ class SlashCommands:
         self._player_specs = player_tools(player).specs()
         self.known: Mapping[str, SlashCommand] = {
             "stop": SlashCommand(help="stop the music and clear the queue", run=self._stop),
-            "pause": SlashCommand(help="pause the music", run=self._then_show(player.pause)),
-            "resume": SlashCommand(help="resume it", run=self._then_show(player.resume)),
-            "next": SlashCommand(help="skip to the next piece", run=self._then_show(player.next)),
+            "pause": SlashCommand(help="pause the music", run=self._command_of(player.pause)),
+            "resume": SlashCommand(help="resume it", run=self._command_of(player.resume)),
+            "next": SlashCommand(help="skip to the next piece", run=self._command_of(player.next)),
             "previous": SlashCommand(
-                help="go back to the previous piece", run=self._then_show(player.previous)
+                help="go back to the previous piece", run=self._command_of(player.previous)
             ),
             "seek": SlashCommand(
                 help="go to a time (90, 1:30) or by seconds (+10, -10)", run=self._seek, argument="TIME"
@@ -73,7 +73,7 @@ class SlashCommands:
         await self._player.stop()
         self._terminal.say("stopped")
 
-    def _then_show(self, act: Callable[[], Awaitable[object] | None]) -> Callable[[str], Awaitable[None]]:
+    def _command_of(self, act: Callable[[], Awaitable[object] | None]) -> Callable[[str], Awaitable[None]]:
         async def run(_argument: str) -> None:
             awaitable = act()
             if awaitable is not None:
@@ -111,10 +111,10 @@ class SlashCommands:
             self._show_player()
             return
         current = self._player.snapshot().index
-        first = max(0, (current or 0) - _LISTED)
-        for index in range(first, min(len(titles), first + 2 * _LISTED)):
+        first = max(0, (current or 0) - _MAX_TITLES)
+        for index in range(first, min(len(titles), first + 2 * _MAX_TITLES)):
             self._terminal.line(f"{'→' if index == current else ' '} {index + 1}  {titles[index]}")
-        if len(titles) > 2 * _LISTED:
+        if len(titles) > 2 * _MAX_TITLES:
             self._terminal.say(f"({len(titles)} in all)")
         if not titles:
             self._terminal.say("the queue is empty")

@@ -1,8 +1,8 @@
 """`TerminalLines`: the lines that a person types at a terminal.
 
-No thread is needed: the kernel edits the line, and the terminal becomes readable when it is complete. A
-line-editing library would need a thread or asyncio, and would compete with streaming text for the screen. The
-kernel limits a line to 4,095 bytes; longer input must be piped.
+The kernel edits the line, and the terminal becomes readable when the line is complete, so this needs no
+thread. A library for editing lines would need a thread or asyncio, and would compete with streaming text for
+the screen. The kernel limits a line to 4,095 bytes, so pipe longer input.
 """
 
 from __future__ import annotations

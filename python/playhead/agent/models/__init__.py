@@ -1,1 +1,1 @@
-"""Models behind providers' APIs: a pure codec for each wire format, and the HTTP that carries them."""
+"""Models behind providers' APIs: for each provider a pure codec of its wire format, and HTTP for all."""

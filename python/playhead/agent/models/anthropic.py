@@ -1,21 +1,22 @@
 """Anthropic's Messages API: the model, its requests, and the decoder of its streamed replies.
 
-`encode` is pure, and so is the decoder. The API has rules for requests that a neutral conversation doesn't:
+`encode` is pure, and so is the decoder. The API has rules for requests that a neutral conversation doesn't
+have:
 
 * user and assistant alternate, so adjacent messages of one role become one message;
 * no content and no text block is empty or blank;
 * the results of one reply's calls are in one user message, before anything else in it;
-* an error's result holds only text, so its images follow the results;
+* the result of an error holds only text, so its images follow the results;
 * thinking goes back unchanged, with its signature; another provider's thinking can't be sent;
 * call ids match `[a-zA-Z0-9_-]+`, including the ids that another provider made.
 
-Calls and results may appear in a request without `tools`, as in the last answer of a turn whose budget is
-used up: the API accepts that since 27 February 2025 (release notes; issue 849 of anthropic-sdk-python).
+A request without `tools` may contain calls and results, as for the last answer of a turn whose budget is used
+up. The API has accepted that since 27 February 2025 (release notes; issue 849 of anthropic-sdk-python).
 
-`temperature` is never sent, because the API's types no longer have it and newer models refuse it.
+`encode` never sends `temperature`, because the API's types no longer have it and newer models refuse it.
 
-A reply is a list of content blocks, each with its index: started, extended by deltas, and stopped. They are
-stored unchanged for the next request.
+A reply is a list of content blocks. Events start the block with an index, extend it by deltas, and stop it.
+The decoder stores the blocks unchanged for the next request.
 
 Source: the `Message…` and `Raw…Event` types of the official SDK, 2.12.
 """
@@ -73,7 +74,7 @@ MAX_TOKENS: Final = 8192
 """The default of `max_tokens`. The API requires a number, and every model since 3.5 supports this one."""
 
 API_VERSION: Final = "2026-10-21"
-"""The version of the API. The official SDK 2.12, whose types the codec follows, asks for it."""
+"""The version of the API. The official SDK 2.12, whose types the codec follows, requests the same one."""
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 ANTHROPIC: Final = MediaPolicy(
@@ -109,7 +110,7 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC)
     messages: list[dict[str, Any]] = []
     for message in fit_media(request.messages, media):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
-        content = _content(message)
+        content = _content_blocks(message)
         if not content:
             continue
         if messages and messages[-1]["role"] == role:
@@ -119,7 +120,7 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC)
     if not messages:
         raise UsageError("messages: expected text or attachments to answer, got none")
     for each in messages:
-        each["content"].sort(key=lambda block: block["type"] != "tool_result")
+        each["content"].sort(key=lambda block: 0 if block["type"] == "tool_result" else 1)
     _end_without_space(messages[-1])
     body: dict[str, Any] = {
         "model": model,
@@ -130,93 +131,98 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC)
     if request.system.strip():
         body["system"] = request.system
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [_encoded_tool(tool) for tool in request.tools]
     return body
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
+def _encoded_tool(tool: ToolSpec) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
     return {"name": tool.name, **described, "input_schema": object_schema(tool.parameters)}
 
 
-def _content(message: Message) -> list[dict[str, Any]]:
+def _content_blocks(message: Message) -> list[dict[str, Any]]:
     match message:
         case UserMessage():
-            return [block for part in message.parts if (block := _user_part(part))]
+            return [block for part in message.parts if (block := _user_block(part))]
         case AssistantMessage():
-            if message.provider == "anthropic" and message.raw and _has_its_calls(message):
-                return [_own(block) for block in message.raw if not _is_unsendable(block)]
-            return [block for part in message.parts if (block := _assistant_part(part))]
+            if message.provider == "anthropic" and message.raw and _has_original_calls(message):
+                return [_with_valid_name(block) for block in message.raw if not _is_unsendable(block)]
+            return [block for part in message.parts if (block := _assistant_block(part))]
         case ToolMessage():
-            blocks = [_result(result) for result in message.results]
+            blocks = [_result_block(result) for result in message.results]
             images = (media for result in message.results if result.is_error for media in result.media)
-            return [*blocks, *map(_image, images)]
+            return [*blocks, *map(_image_block, images)]
         case _:
             assert_never(message)
 
 
-def _has_its_calls(message: AssistantMessage) -> bool:
-    """Return True if the calls in the original blocks still match the message. Middleware can remove calls
-    and add some."""
-    made = [text_at(block, "id") for block in message.raw if block.get("type") == "tool_use"]
-    return made == [call.id for call in message.calls]
+def _has_original_calls(message: AssistantMessage) -> bool:
+    """Return True if the calls in the original blocks are those of the message. Middleware can remove or add
+    calls."""
+    original_ids = [text_at(block, "id") for block in message.raw if block.get("type") == "tool_use"]
+    return original_ids == [call.id for call in message.calls]
 
 
-def _own(block: Mapping[str, Any]) -> dict[str, Any]:
+def _with_valid_name(block: Mapping[str, Any]) -> dict[str, Any]:
     if block.get("type") != "tool_use":
         return dict(block)
     return {**block, "name": wire_name(text_at(block, "name"))}
 
 
 def _is_unsendable(block: Mapping[str, Any]) -> bool:
-    """Return True if the API refuses this block, although its model wrote it: blank text, or thinking that
-    was cut off before its signature."""
+    """Return True for blank text, and for thinking that was cut off before its signature. The API refuses
+    these blocks, although its model wrote them."""
     if block.get("type") == "thinking":
         return not text_at(block, "signature")
     return block.get("type") == "text" and not text_at(block, "text").strip()
 
 
-def _user_part(part: Text | Attachment) -> dict[str, Any] | None:
+def _user_block(part: Text | Attachment) -> dict[str, Any] | None:
     if isinstance(part, Attachment):
-        return _image(part)
-    return _text(part.text) if part.text.strip() else None
+        return _image_block(part)
+    return _text_block(part.text) if part.text.strip() else None
 
 
-def _assistant_part(part: Text | Thinking | ToolCall) -> dict[str, Any] | None:
+def _assistant_block(part: Text | Thinking | ToolCall) -> dict[str, Any] | None:
     match part:
         case Text():
-            return _text(part.text) if part.text.strip() else None
+            return _text_block(part.text) if part.text.strip() else None
         case Thinking():
             return None
         case ToolCall():
             arguments = unreadable(part.arguments_text) if part.arguments is None else dict(part.arguments)
-            return {"type": "tool_use", "id": _id(part.id), "name": wire_name(part.name), "input": arguments}
+            return {
+                "type": "tool_use",
+                "id": _valid_id(part.id),
+                "name": wire_name(part.name),
+                "input": arguments,
+            }
         case _:
             assert_never(part)
 
 
-def _text(text: str) -> dict[str, Any]:
+def _text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _image(media: Attachment) -> dict[str, Any]:
+def _image_block(media: Attachment) -> dict[str, Any]:
     source = {"type": "base64", "media_type": media.mime_type, "data": media.base64}
     return {"type": "image", "source": source}
 
 
-def _result(result: ToolResult) -> dict[str, Any]:
-    content = [_text(result.text)] if result.text.strip() else []
+def _result_block(result: ToolResult) -> dict[str, Any]:
+    content = [_text_block(result.text)] if result.text.strip() else []
     if not result.is_error:
-        content.extend(map(_image, result.media))
+        content.extend(map(_image_block, result.media))
     return {
         "type": "tool_result",
-        "tool_use_id": _id(result.call_id),
-        "content": content or [_text("[the tool returned no content]")],
+        "tool_use_id": _valid_id(result.call_id),
+        "content": content or [_text_block("[the tool returned no content]")],
         "is_error": result.is_error,
     }
 
 
-def _id(call_id: str) -> str:
+def _valid_id(call_id: str) -> str:
     if _ID.fullmatch(call_id):
         return call_id
     return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
@@ -232,26 +238,27 @@ def _end_without_space(last: dict[str, Any]) -> None:
 # --- the reply ----------------------------------------------------------------------------------------------
 
 
-_STOPS: Final[Mapping[str, StopReason]] = {
+_STOP_REASONS: Final[Mapping[str, StopReason]] = {
     "end_turn": "end",
     "stop_sequence": "end",
     "tool_use": "calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refused",
-    # Only a server's own long-running tools pause a turn; none of them are offered here.
+    # Only a server's own long-running tools pause a turn, and `encode` offers none of these.
     "pause_turn": "other",
 }
 
 
 def unreadable(text: str) -> dict[str, Any]:
-    """Wrap arguments that aren't an object, as the API's documentation suggests. It accepts only objects."""
+    """Wrap arguments that aren't an object, as the API's documentation suggests, because it accepts only
+    objects."""
     return {"INVALID_JSON": text}
 
 
 @dataclass(slots=True)
-class _Block:
-    """One content block while it streams. Its deltas are joined once, when it stops."""
+class _ContentBlock:
+    """One content block while it streams. `stop` joins its deltas."""
 
     start: Mapping[str, Any]
     text: list[str] = field(default_factory=list)
@@ -292,7 +299,7 @@ class AnthropicDecoder(ReplyDecoder):
     """Decodes the events of one reply. Ignores unknown events and deltas, as the API requires."""
 
     def __init__(self) -> None:
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _ContentBlock] = {}
         self._usage: dict[str, int] = {}
         self._stop = ""
         self._reason = ""
@@ -300,19 +307,19 @@ class AnthropicDecoder(ReplyDecoder):
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
         match event.get("type"):
             case "message_start":
-                self._count(mapping_at(mapping_at(event, "message"), "usage"))
+                self._count_tokens(mapping_at(mapping_at(event, "message"), "usage"))
             case "content_block_start":
-                return list(self._started(event))
+                return list(self._on_block_start(event))
             case "content_block_delta":
-                return list(self._grew(event))
+                return list(self._on_block_delta(event))
             case "content_block_stop":
-                return list(self._stopped(event))
+                return list(self._on_block_stop(event))
             case "message_delta":
                 delta = mapping_at(event, "delta")
                 self._stop = text_at(delta, "stop_reason") or self._stop
                 self.ended = bool(self._stop)
                 self._reason = text_at(mapping_at(delta, "stop_details"), "explanation") or self._reason
-                self._count(mapping_at(event, "usage"))
+                self._count_tokens(mapping_at(event, "usage"))
             case "error":
                 raise stream_error(event.get("error"), provider="anthropic")
             case "message_stop":
@@ -331,19 +338,19 @@ class AnthropicDecoder(ReplyDecoder):
             )
         blocks = [block for _, block in sorted(self._blocks.items())]
         message = AssistantMessage(
-            parts=tuple(part for block in blocks if (part := _part(block))),
+            parts=tuple(part for block in blocks if (part := _neutral_part(block))),
             provider="anthropic",
             raw=tuple(block.raw for block in blocks if block.raw is not None),
         )
         reason = self._reason or ("" if self._stop in ("end_turn", "tool_use") else self._stop)
-        stop = _STOPS.get(self._stop, "other")
-        return [ReplyEnd(message=message, stop=stop, usage=self._total(), reason=reason)]
+        stop = _STOP_REASONS.get(self._stop, "other")
+        return [ReplyEnd(message=message, stop=stop, usage=self._total_usage(), reason=reason)]
 
-    def _started(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
+    def _on_block_start(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
         index = _index(event)
         if index in self._blocks:
             raise ModelError(f"anthropic started block {index} twice in one reply", provider="anthropic")
-        block = self._blocks[index] = _Block(start=mapping_at(event, "content_block"))
+        block = self._blocks[index] = _ContentBlock(start=mapping_at(event, "content_block"))
         if block.type == "tool_use":
             yield CallStarted(id=text_at(block.start, "id"), name=text_at(block.start, "name") or UNNAMED)
         elif block.type == "text" and (text := text_at(block.start, "text")):
@@ -351,8 +358,8 @@ class AnthropicDecoder(ReplyDecoder):
         elif block.type == "thinking" and (text := text_at(block.start, "thinking")):
             yield ThinkingPiece(text=text)
 
-    def _grew(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
-        block, delta = self._open(event), mapping_at(event, "delta")
+    def _on_block_delta(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
+        block, delta = self._open_block(event), mapping_at(event, "delta")
         match delta.get("type"):
             case "text_delta":
                 if text := text_at(delta, "text"):
@@ -371,13 +378,13 @@ class AnthropicDecoder(ReplyDecoder):
             case _:
                 pass
 
-    def _stopped(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
-        block = self._open(event)
+    def _on_block_stop(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
+        block = self._open_block(event)
         block.stop()
         if block.call is not None:
             yield CallReady(call=block.call)
 
-    def _open(self, event: Mapping[str, Any]) -> _Block:
+    def _open_block(self, event: Mapping[str, Any]) -> _ContentBlock:
         index = _index(event)
         block = self._blocks.get(index)
         if block is None or block.raw is not None:
@@ -387,18 +394,18 @@ class AnthropicDecoder(ReplyDecoder):
             )
         return block
 
-    def _count(self, usage: Mapping[str, Any]) -> None:
+    def _count_tokens(self, usage: Mapping[str, Any]) -> None:
         for key in (
             "input_tokens",
             "cache_creation_input_tokens",
             "cache_read_input_tokens",
             "output_tokens",
         ):
-            # Counts are cumulative; the end need not repeat the start's counts.
+            # Counts are cumulative, and an event may omit those of an earlier event.
             if (count := count_at(usage, key)) is not None:
                 self._usage[key] = count
 
-    def _total(self) -> TokenUsage:
+    def _total_usage(self) -> TokenUsage:
         counts = dict(self._usage)
         output = counts.pop("output_tokens", None)
         return TokenUsage(input_tokens=sum(counts.values()) if counts else None, output_tokens=output)
@@ -411,7 +418,7 @@ def _index(event: Mapping[str, Any]) -> int:
     return index
 
 
-def _part(block: _Block) -> Text | Thinking | ToolCall | None:
+def _neutral_part(block: _ContentBlock) -> Text | Thinking | ToolCall | None:
     raw = block.raw or {}
     if block.type == "text" and text_at(raw, "text"):
         return Text(text=text_at(raw, "text"))

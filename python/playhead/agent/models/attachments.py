@@ -1,8 +1,8 @@
 """Select the images and audio that a provider accepts, and replace the others by a line of text.
 
-Attachments are never truncated: half an image is useless. An attachment that a provider would refuse is
-replaced, since it would also fail every later request of the conversation. Text was shortened before
-(`results.model_text`, with a handle to the whole). Nothing here does I/O.
+An attachment that a provider would refuse must be replaced, because it would fail every later request of the
+conversation, too. It is never truncated, because half an image is useless. `results.model_text` has shortened
+text before. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ JPEG, PNG, GIF, WEBP = "image/jpeg", "image/png", "image/gif", "image/webp"
 _ALIASES: Final = {"image/jpg": JPEG, "image/pjpeg": JPEG, "image/x-png": PNG}
 _MIME: Final = re.compile(r"[\w.+-]{1,50}/[\w.+-]{1,50}", re.ASCII)
 _HEAD_CHARS: Final = SNIFF_BYTES // 3 * 4
-"""The length of the beginning that is sniffed: whole groups of base64."""
+"""The length of the beginning that shows the type, in whole groups of base64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaPolicy:
-    """The attachments that a provider accepts. Sizes are base64 characters, which its limits count."""
+    """The attachments that a provider accepts. Sizes are in characters of base64, as in providers' limits."""
 
     images: frozenset[str] = frozenset()
     audio: tuple[tuple[AudioFormat, str], ...] = ()
@@ -44,8 +44,8 @@ class MediaPolicy:
     item_chars: int = 0
     """Limits one attachment, in characters of base64."""
     request_chars: int = 0
-    """Limits all attachments in a request. The newest have priority, because the old ones were seen
-    before."""
+    """Limits all attachments in a request. The newest have priority, because the model has seen the older
+    ones."""
     items: int = 0
     """Limits the number of attachments in a request."""
 
@@ -57,16 +57,16 @@ TEXT_ONLY: Final = MediaPolicy()
 def fit_media(messages: Sequence[Message], policy: MediaPolicy) -> tuple[Message, ...]:
     """Make every attachment in `messages` acceptable, or replace it by a line with the reason.
 
-    In a user's message the line replaces the part; in a tool's result it is added to the text. MIME types
-    become the provider's; an image's type is read from its bytes, because servers mislabel images and
-    providers refuse a mismatch. Messages without attachments stay the same objects.
+    In a user's message the line replaces the part; in a tool's result it follows the text. The MIME types
+    become those that the provider uses. The bytes of an image show its type, because servers mislabel images
+    and providers refuse a mismatch. Messages without attachments stay the same objects.
     """
-    room = _Room(policy)
-    fitted = [_message(message, room) for message in reversed(messages)]
+    room = _RequestSpace(policy)
+    fitted = [_fit_message(message, room) for message in reversed(messages)]
     return tuple(reversed(fitted))
 
 
-class _Room:
+class _RequestSpace:
     """The remaining space of one request."""
 
     def __init__(self, policy: MediaPolicy) -> None:
@@ -76,32 +76,32 @@ class _Room:
 
     def take(self, media: Attachment) -> Attachment | str:
         """Return the attachment to send, or the line that replaces it."""
-        mime_type = _native_type(media, self._policy)
+        mime_type = _accepted_type(media, self._policy)
         if mime_type is None:
-            return _line(media, "this model does not accept this type")
+            return _replacement_line(media, "this model does not accept this type")
         if len(media.base64) > self._policy.item_chars:
             most = size_words(self._policy.item_chars * 3 // 4)
-            return _line(media, f"this model accepts at most {most} each")
+            return _replacement_line(media, f"this model accepts at most {most} each")
         if len(media.base64) > self._chars or not self._items:
-            return _line(media, "newer media fill the request")
+            return _replacement_line(media, "newer media fill the request")
         if not media.base64 or base64_problem(media.base64) is not None:
-            return _line(media, "its data is not valid base64")
+            return _replacement_line(media, "its data is not valid base64")
         self._chars -= len(media.base64)
         self._items -= 1
         return media if mime_type == media.mime_type else replace(media, mime_type=mime_type)
 
 
-def _message(message: Message, room: _Room) -> Message:
+def _fit_message(message: Message, room: _RequestSpace) -> Message:
     match message:
         case UserMessage():
             if not any(isinstance(part, Attachment) for part in message.parts):
                 return message
-            parts = [_part(part, room) for part in reversed(message.parts)]
+            parts = [_fit_part(part, room) for part in reversed(message.parts)]
             return UserMessage(parts=tuple(reversed(parts)))
         case ToolMessage():
             if not any(result.media for result in message.results):
                 return message
-            results = [_result(result, room) for result in reversed(message.results)]
+            results = [_fit_result(result, room) for result in reversed(message.results)]
             return ToolMessage(results=tuple(reversed(results)))
         case AssistantMessage():
             return message
@@ -109,14 +109,14 @@ def _message(message: Message, room: _Room) -> Message:
             assert_never(message)
 
 
-def _part(part: Text | Attachment, room: _Room) -> Text | Attachment:
+def _fit_part(part: Text | Attachment, room: _RequestSpace) -> Text | Attachment:
     if isinstance(part, Text):
         return part
     taken = room.take(part)
     return Text(text=taken) if isinstance(taken, str) else taken
 
 
-def _result(result: ToolResult, room: _Room) -> ToolResult:
+def _fit_result(result: ToolResult, room: _RequestSpace) -> ToolResult:
     if not result.media:
         return result
     taken = [room.take(media) for media in reversed(result.media)]
@@ -129,9 +129,9 @@ def _result(result: ToolResult, room: _Room) -> ToolResult:
     )
 
 
-def _native_type(media: Attachment, policy: MediaPolicy) -> str | None:
+def _accepted_type(media: Attachment, policy: MediaPolicy) -> str | None:
     declared = split_mime(media.mime_type)[0]
-    head = _head(media.base64)
+    head = _decode_head(media.base64)
     match media.kind:
         case "image":
             # The label of a type without a simple signature (HEIC) is trusted; others must match their bytes.
@@ -146,16 +146,16 @@ def _native_type(media: Attachment, policy: MediaPolicy) -> str | None:
             assert_never(media.kind)
 
 
-def _head(text: str) -> bytes:
+def _decode_head(text: str) -> bytes:
     try:
         return binascii.a2b_base64(text[:_HEAD_CHARS])
     except ValueError:  # including non-ASCII
         return b""
 
 
-def _line(media: Attachment, why: str) -> str:
+def _replacement_line(media: Attachment, why: str) -> str:
     kind = split_mime(media.mime_type)[0]
-    # A server chose the type: a malformed one must not inject text into the line.
+    # A server chose the type. An invalid one could inject text into the line.
     shown = kind if _MIME.fullmatch(kind) else "type unknown"
     size_bytes = decoded_bytes(media.base64)
     return f"[{media.kind}, {shown}, {size_words(size_bytes)}: not attached, {why}]"

@@ -66,12 +66,12 @@ from playhead.limits import MIB
 
 __all__ = ["GeminiDecoder", "GeminiModel", "encode"]
 
-_OLD: Final = re.compile(r"gemini-[12](?![0-9])")
+_BEFORE_GEMINI_3: Final = re.compile(r"gemini-[12](?![0-9])")
 """Matches the models before Gemini 3. Names without a number (`gemini-flash-latest`) mean the newest."""
-_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+_VALID_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _UNSIGNED: Final = "skip_thought_signature_validator"
-"""The API's documented marker for calls without a signature of its own."""
-_IN_RESULTS: Final = frozenset({JPEG, PNG, WEBP})
+"""The API's documented marker for a call without a signature."""
+_TYPES_IN_RESULTS: Final = frozenset({JPEG, PNG, WEBP})
 """The media types that `functionResponse.parts` accepts."""
 GEMINI: Final = MediaPolicy(
     images=frozenset({JPEG, PNG, WEBP, "image/heic", "image/heif"}),
@@ -98,7 +98,7 @@ class GeminiModel(HttpModel):
     _key_header = "x-goog-api-key"
     _key_prefix = ""
 
-    def _endpoint(self, base: httpx2.URL) -> httpx2.URL:
+    def _request_url(self, base: httpx2.URL) -> httpx2.URL:
         name = quote(self._model if "/" in self._model else f"models/{self._model}")
         path = f"{base.path.rstrip('/')}/{name}:streamGenerateContent"
         return base.copy_with(path=path).copy_merge_params({"alt": "sse"})
@@ -117,7 +117,9 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = GEMINI) ->
     Raises:
         UsageError: the conversation holds nothing to send (yours).
     """
-    old = _OLD.search(model) is not None
+    old = (
+        _BEFORE_GEMINI_3.search(model) is not None
+    )  # an old model accepts no images in results, and needs no signatures
     contents: list[dict[str, Any]] = []
     wire_ids: dict[str, str] = {}
     for message in fit_media(request.messages, media):
@@ -128,7 +130,7 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = GEMINI) ->
             case AssistantMessage():
                 contents.append({"role": "model", "parts": _model_parts(message, wire_ids, old=old)})
             case ToolMessage():
-                contents.extend(_results(message, wire_ids, old=old))
+                contents.extend(_result_contents(message, wire_ids, old=old))
             case _:
                 assert_never(message)
     contents = [content for content in contents if content["parts"]]
@@ -155,11 +157,11 @@ def _declaration(tool: ToolSpec) -> dict[str, Any]:
 
 def _user_part(part: Text | Attachment) -> dict[str, Any] | None:
     if isinstance(part, Attachment):
-        return _inline(part)
+        return _inline_data(part)
     return {"text": part.text} if part.text else None
 
 
-def _inline(media: Attachment) -> dict[str, Any]:
+def _inline_data(media: Attachment) -> dict[str, Any]:
     return {"inlineData": {"mimeType": media.mime_type, "data": media.base64}}
 
 
@@ -180,10 +182,10 @@ def _model_parts(message: AssistantMessage, wire_ids: dict[str, str], *, old: bo
                 if part.text:
                     parts.append({"text": part.text})
             case Thinking():
-                pass  # another model's call has no signature
+                pass  # thinking of another model has no signature
             case ToolCall():
                 wire_ids[part.id] = part.id
-                made = {"id": part.id, "name": _name(part.name), "args": dict(part.arguments or {})}
+                made = {"id": part.id, "name": _valid_name(part.name), "args": dict(part.arguments or {})}
                 parts.append(
                     {"functionCall": made} if old else {"functionCall": made, "thoughtSignature": _UNSIGNED}
                 )
@@ -196,48 +198,52 @@ def _with_valid_name(part: Mapping[str, Any]) -> dict[str, Any]:
     if "functionCall" not in part:
         return dict(part)
     made = mapping_at(part, "functionCall")
-    return {**part, "functionCall": {**made, "name": _name(text_at(made, "name"))}}
+    return {**part, "functionCall": {**made, "name": _valid_name(text_at(made, "name"))}}
 
 
-def _name(name: str) -> str:
+def _valid_name(name: str) -> str:
     """Return a valid function name: Gemini allows dots and colons, and first only a letter or `_`."""
-    if _NAME.fullmatch(name):
+    if _VALID_NAME.fullmatch(name):
         return name
     cleaned = wire_name(name)
     return cleaned if cleaned[0].isalpha() or cleaned[0] == "_" else f"_{cleaned[:63]}"
 
 
-def _results(message: ToolMessage, wire_ids: Mapping[str, str], *, old: bool) -> Iterator[dict[str, Any]]:
+def _result_contents(
+    message: ToolMessage, wire_ids: Mapping[str, str], *, old: bool
+) -> Iterator[dict[str, Any]]:
     responses: list[dict[str, Any]] = []
     media_parts: list[dict[str, Any]] = []
     for result in message.results:
-        inside = [] if old else [media for media in result.media if media.mime_type in _IN_RESULTS]
+        inside = [] if old else [media for media in result.media if media.mime_type in _TYPES_IN_RESULTS]
         outside = [media for media in result.media if media not in inside]
-        responses.append(_response(replace(result, media=tuple(inside)), wire_ids.get(result.call_id)))
+        responses.append(
+            _function_response(replace(result, media=tuple(inside)), wire_ids.get(result.call_id))
+        )
         if outside:
             media_parts.append({"text": f"[media of the result of {result.name}]"})
-            media_parts.extend(map(_inline, outside))
+            media_parts.extend(map(_inline_data, outside))
     yield {"role": "user", "parts": responses}
     # The API refuses a content with more parts than there were calls, so media need a separate one.
     yield {"role": "user", "parts": media_parts}
 
 
-def _response(result: ToolResult, wire_id: str | None) -> dict[str, Any]:
+def _function_response(result: ToolResult, wire_id: str | None) -> dict[str, Any]:
     response: dict[str, Any] = {
-        "name": _name(result.name),
+        "name": _valid_name(result.name),
         "response": {"error" if result.is_error else "output": result.text},
     }
     if wire_id is not None:
         response = {"id": wire_id, **response}
     if result.media:
-        response["parts"] = [_inline(media) for media in result.media]
+        response["parts"] = [_inline_data(media) for media in result.media]
     return {"functionResponse": response}
 
 
 # --- the reply ----------------------------------------------------------------------------------------------
 
 
-_STOPS: Final[Mapping[str, StopReason]] = {
+_STOP_REASONS: Final[Mapping[str, StopReason]] = {
     "STOP": "end",
     "MAX_TOKENS": "length",
     **dict.fromkeys(
@@ -270,7 +276,7 @@ class GeminiDecoder(ReplyDecoder):
     """
 
     def __init__(self, *, call_prefix: str = "call") -> None:
-        self._prefix = call_prefix
+        self._call_prefix = call_prefix
         self._parts: list[dict[str, Any]] = []
         self._texts: list[str] = []
         """The pieces of the last part's text, joined once the part ends."""
@@ -290,7 +296,7 @@ class GeminiDecoder(ReplyDecoder):
         pieces = [
             piece
             for part in mappings_at(mapping_at(candidate, "content"), "parts")
-            for piece in self._part(part)
+            for piece in self._add_part(part)
         ]
         if stop := text_at(candidate, "finishReason"):
             message = text_at(candidate, "finishMessage")
@@ -307,39 +313,41 @@ class GeminiDecoder(ReplyDecoder):
             )
         self._end_text()
         message = AssistantMessage(
-            parts=tuple(part for index in range(len(self._parts)) if (part := self._neutral(index))),
+            parts=tuple(part for index in range(len(self._parts)) if (part := self._neutral_part(index))),
             provider="gemini",
             raw=tuple(self._parts),
         )
-        stop = _STOPS.get(self._stop, "other")
+        stop = _STOP_REASONS.get(self._stop, "other")
         if stop == "end" and self._calls:
             stop = "calls"
-        return [ReplyEnd(message=message, stop=stop, usage=self._total(), reason=self._reason)]
+        return [ReplyEnd(message=message, stop=stop, usage=self._total_usage(), reason=self._reason)]
 
-    def _part(self, part: Mapping[str, Any]) -> Iterator[ReplyPiece]:
+    def _add_part(self, part: Mapping[str, Any]) -> Iterator[ReplyPiece]:
         if "functionCall" in part:
             made = mapping_at(part, "functionCall")
             arguments = {} if made.get("args") is None else made["args"]  # omitted, or null
             text = json.dumps(arguments, ensure_ascii=False)
-            call_id = text_at(made, "id") or f"{self._prefix}-{len(self._calls) + 1}"
+            call_id = text_at(made, "id") or f"{self._call_prefix}-{len(self._calls) + 1}"
             call = tool_call(call_id, text_at(made, "name"), text)
             # The API accepts only objects as arguments, even if its model wrote something else.
-            self._store(
+            self._store_part(
                 part if call.arguments is not None else {**part, "functionCall": {**made, "args": {}}}
             )
             self._calls[len(self._parts) - 1] = call
             yield CallStarted(id=call.id, name=call.name)
             yield CallReady(call=call)
             return
-        self._store(part)
+        self._store_part(part)
         if text := text_at(part, "text"):
             yield ThinkingPiece(text=text) if part.get("thought") is True else TextPiece(text=text)
 
-    def _store(self, part: Mapping[str, Any]) -> None:
-        """Store a part, or add bare text to the bare text before it."""
-        # Otherwise each word would be a part. A part with a signature stays alone: it covers only that part.
+    def _store_part(self, part: Mapping[str, Any]) -> None:
+        """Store a part, or add its text to the part before it, because otherwise each word would be a part.
+
+        A part with a signature stays separate, because the signature is for that part only.
+        """
         if part == {"text": ""}:
-            return  # the API refuses it in a request
+            return  # the API refuses such a part in a request
         last = self._parts[-1] if self._parts else {}
         if (
             set(part) <= {"text", "thought"}
@@ -358,7 +366,7 @@ class GeminiDecoder(ReplyDecoder):
             self._parts[-1]["text"] = "".join(self._texts)
         self._texts = []
 
-    def _neutral(self, index: int) -> Text | Thinking | ToolCall | None:
+    def _neutral_part(self, index: int) -> Text | Thinking | ToolCall | None:
         if index in self._calls:
             return self._calls[index]
         part = self._parts[index]
@@ -366,12 +374,12 @@ class GeminiDecoder(ReplyDecoder):
             return None
         return Thinking(text=text) if part.get("thought") is True else Text(text=text)
 
-    def _total(self) -> TokenUsage:
+    def _total_usage(self) -> TokenUsage:
         return TokenUsage(
-            input_tokens=self._sum("promptTokenCount", "toolUsePromptTokenCount"),
-            output_tokens=self._sum("candidatesTokenCount", "thoughtsTokenCount"),
+            input_tokens=self._sum_of_counts("promptTokenCount", "toolUsePromptTokenCount"),
+            output_tokens=self._sum_of_counts("candidatesTokenCount", "thoughtsTokenCount"),
         )
 
-    def _sum(self, *keys: str) -> int | None:
+    def _sum_of_counts(self, *keys: str) -> int | None:
         counts = [count for key in keys if (count := count_at(self._usage, key)) is not None]
         return sum(counts) if counts else None

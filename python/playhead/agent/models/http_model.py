@@ -1,11 +1,11 @@
 """A model over HTTP: its address, key and pooled client, and the request for each reply.
 
-Each provider's model is an `HttpModel` with its own address, encoder and decoder; `http_reply` reads the
-answer. The providers' SDKs are not used: they take seconds to import, and trio can't close their streams
-(nested generators) when a reply is abandoned midway.
+The model of each provider is an `HttpModel` with its own address, encoder and decoder; `http_reply` reads the
+answer. It does not use the provider's SDK, which takes seconds to import, and whose streams (nested
+generators) trio can't close when a program leaves a reply midway.
 
-Use a model as a context manager to reuse its connections for every reply until the context ends. Without one,
-each reply makes its own connection.
+Use a model as a context manager to reuse its connections for all replies. Otherwise each reply opens its own
+connection.
 
     async with AnthropicModel("claude-sonnet-5-5", api_key=key) as model:
         async with model.stream(request) as pieces:
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 TIMEOUT_SECONDS: Final = 600.0
-"""Limits the silence of a provider, as in the providers' SDKs: models think for minutes, and a local one may
-have to load."""
+"""Limits the silence of a provider, as in the providers' SDKs. Models think for minutes, and a local server
+may have to load one."""
 MAX_RETRIES: Final = 2
-"""The number, and the delays, of the SDKs of OpenAI and Anthropic."""
+"""Limits the retries. The number and the delays are those of the SDKs of OpenAI and Anthropic."""
 FIRST_DELAY_SECONDS: Final = 0.5
 LONGEST_DELAY_SECONDS: Final = 8.0
 LONGEST_RETRY_AFTER_SECONDS: Final = 60.0
-"""Limits the wait that a provider may ask for. After a longer one the request is not sent again, because the
-turn would seem to hang."""
+"""Limits the wait that a provider may request. If it requests a longer one, the request fails at once,
+because the turn would seem to hang."""
 
 
 class HttpModel(ABC):
-    """A `Model` over HTTP. A subclass says where requests go, encodes them and decodes the replies."""
+    """A `Model` over HTTP. A subclass has the address, encodes requests and decodes replies."""
 
     _provider: ClassVar[Provider]
     _default_url: ClassVar[str]
@@ -78,19 +78,19 @@ class HttpModel(ABC):
         """
         Args:
             model: the provider's name for it.
-            api_key: sent in a header; never shown, logged or quoted.
-            base_url: another address of the same API. A query is preserved. Default: the provider's own,
+            api_key: a key for a header. It is never shown, logged or quoted.
+            base_url: another address of the same API, which may have a query. Default: the provider's own,
                 whatever the environment says.
-            headers: further headers (`OpenAI-Organization`, `anthropic-beta`, …). They are never shown, like
-                the key.
+            headers: further headers (`OpenAI-Organization`, `anthropic-beta`, …). Like the key, they are
+                never shown.
             extra_body: further fields of the request, as the API names them (`thinking`,
                 `reasoning_effort`, …). An object is merged with the encoded one; None removes the field.
-            media: images and audio that are sent natively; a line of text replaces any others. Default: those
-                that the provider documents.
-            max_retries: how often a request is sent again after a lost connection or HTTP 408, 425, 429 or
-                5xx (Anthropic's 529 too), before any of the reply arrived. The wait is the provider's
-                `Retry-After`, if any, and 0.5 to 8 s otherwise; after a `Retry-After` of more than 60 s, the
-                error is raised at once. Default 2, as in the providers' SDKs.
+            media: images and audio to send natively; a line of text replaces any others. Default: those that
+                the provider documents.
+            max_retries: the number of times to send a request again after a lost connection or HTTP 408, 425,
+                429 or 5xx (Anthropic's 529 too), before any part of the reply has arrived. The wait is the
+                provider's `Retry-After`, if any, and 0.5 to 8 s otherwise; with a `Retry-After` of more than
+                60 s, the request fails at once. Default 2, as in the providers' SDKs.
             timeout_seconds: the longest silence.
             limits: `connect_seconds`; `message_bytes` bounds one reply.
 
@@ -98,7 +98,7 @@ class HttpModel(ABC):
         """
         self._model = model
         address = self._default_url if base_url is None else base_url
-        self._url = self._endpoint(checked_url(address, example=self._default_url))
+        self._url = self._request_url(checked_url(address, example=self._default_url))
         self._key = checked_key(api_key, provider=self._url.host) if self._needs_key else api_key
         self._headers = httpx2.Headers(self._fixed_headers)
         self._headers.update(headers)
@@ -143,8 +143,8 @@ class HttpModel(ABC):
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
         """Send `request` and iterate over the pieces of the reply, `ReplyEnd` last.
 
-        Leaving the context early, or cancelling it, closes the connection, and the provider stops writing.
-        Redirects are not followed. A reply that breaks off is never requested again.
+        To leave the context early, or to cancel it, closes the connection, and the provider stops writing.
+        This follows no redirects, and never requests a reply again that broke off.
 
         Raises:
             UsageError: the request holds nothing to send.
@@ -177,12 +177,12 @@ class HttpModel(ABC):
     @abstractmethod
     def _decoder(self) -> ReplyDecoder: ...
 
-    def _endpoint(self, base: httpx2.URL) -> httpx2.URL:
+    def _request_url(self, base: httpx2.URL) -> httpx2.URL:
         """Return the URL that requests go to; `base` may be that URL already."""
         return base.copy_with(path=base.path.rstrip("/").removesuffix(self._path) + self._path)
 
     def _client(self) -> httpx2.AsyncClient:
-        # A redirect would take the key's header, and the conversation, to an address nobody configured.
+        # A redirect would send the key and the conversation to an address that nobody has configured.
         return httpx2.AsyncClient(timeout=self._timeout, follow_redirects=False)
 
     async def _send(self, client: httpx2.AsyncClient, body: dict[str, Any]) -> httpx2.Response:
@@ -205,15 +205,16 @@ class HttpModel(ABC):
                 break
             await trio.sleep(delay)
             retries += 1
-        # Raised outside the handler: the library's own error may quote a header.
+        # Raised outside the handler, so that its context is not the library's error, which may quote a
+        # header.
         raise failure
 
 
 def retry_delay_seconds(failure: PlayheadError, retries: int) -> float | None:
-    """Return the wait before a failed request is sent again; None if that would not help.
+    """Return the wait before another attempt at a failed request; None if that would not help.
 
-    `failure` occurred before any of the reply arrived; `retries` is the number of earlier retries. A failure
-    to connect is not retried: the address may be wrong, and the user waits.
+    `failure` occurred before any part of the reply had arrived; `retries` is the number of earlier retries.
+    After a failure to connect it returns None, because the address may be wrong, and the user waits.
     """
     match failure:
         case ModelError(status=int(status), retry_after_seconds=wait) if is_retryable(status):
@@ -223,7 +224,7 @@ def retry_delay_seconds(failure: PlayheadError, retries: int) -> float | None:
             pass
         case _:
             return None
-    # Up to a quarter less, so that clients that were refused together don't retry together.
+    # A random part of up to a quarter is subtracted, so that clients refused together don't retry together.
     delay: float = min(FIRST_DELAY_SECONDS * 2**retries, LONGEST_DELAY_SECONDS)
     return delay * (1 - random() / 4)
 
@@ -244,8 +245,8 @@ def checked_key(api_key: str, *, provider: str) -> str:
 
 
 def checked_url(base_url: str, *, example: str) -> httpx2.URL:
-    """Parse `base_url`. Raises `UsageError` unless it is http or https; it is not quoted whole, because it
-    may hold a key."""
+    """Parse `base_url`. Raises `UsageError` unless it is http or https. The error does not quote the whole
+    URL, which may hold a key."""
     expected = f"base_url: expected an http or https URL such as {example}"
     try:
         url = httpx2.URL(base_url)

@@ -1,7 +1,7 @@
-"""Read a reply from an HTTP response: its bytes, its events, the provider's decoder, and all its errors.
+"""Read a reply from an HTTP response: its bytes and events, with the provider's decoder, and its errors.
 
-Errors are `PlayheadError`s and hold no keys. An HTTP status instead of a reply is a `ModelError`,
-whatever the status: the provider answered. A failed connection is a `TransportError`.
+Errors are `PlayheadError`s and hold no keys. If the provider answers with an error status, that is a
+`ModelError`, whatever the status. A failed connection is a `TransportError`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from playhead.protocol.event_stream import EventStream
 from playhead.protocol.framing import Line
 from playhead.retry import retry_after_seconds
 
-_KEYS: Final = re.compile(
+_KEY_PATTERN: Final = re.compile(
     r"\b(?:sk|pk|gsk|xai)[-_][^\s\"',;]{6,}|\bAIza[\w-]{6,}|\bBearer\s+\S+", re.IGNORECASE
 )
-"""Matches strings that look like a key. Providers quote one (or its ends) when they refuse it."""
+"""Matches strings that look like a key. A provider that refuses a key may quote it, or its ends."""
 
 
 def transport_error(error: BaseException | None, *, place: str) -> TransportError:
-    """Make the error for a missing or incomplete response; it never quotes the HTTP library."""
+    """Make the error for a missing or incomplete response. It never quotes the HTTP library's error."""
     kind = type(error).__name__
     match error:
         case httpx2.ConnectTimeout() | httpx2.ConnectError():
@@ -62,7 +62,7 @@ def redact_keys(text: str, key: str | None) -> str:
     """Remove `key` from `text`, and anything that looks like a key."""
     if key:
         text = text.replace(key, "[key]")
-    return _KEYS.sub("[key]", text)
+    return _KEY_PATTERN.sub("[key]", text)
 
 
 def _message_in(body: object) -> str:
@@ -70,32 +70,34 @@ def _message_in(body: object) -> str:
     while isinstance(body, Mapping):
         body = body.get("error") or body.get("message") or body.get("detail")
     text = body if isinstance(body, str) else ""
-    return "" if text.lstrip().startswith("<") else " ".join(text.split())  # an HTML page says nothing
+    return (
+        "" if text.lstrip().startswith("<") else " ".join(text.split())
+    )  # an HTML page is no use in a message
 
 
 ERROR_BODY_BYTES: Final = 64 * KIB
-"""Limits the part of an error's body that is read. The message is in the first few hundred bytes."""
+"""Limits the bytes to read of an error's body. The message is in the first few hundred."""
 DRAIN_BYTES: Final = 64 * KIB
 DRAIN_SECONDS: Final = 0.1
-"""Limits the wait for the closing chunk, which alone may follow `[DONE]`. Once it is read, the connection can
-be reused for the next round. OpenAI's own SDK does the same."""
+"""Limits the wait for the closing chunk, the only data that may follow `[DONE]`. After that chunk, the next
+request can reuse the connection. OpenAI's own SDK does the same."""
 
 
 class Body:
-    """The decoded bytes of `response`; close it in every case.
+    """The decoded bytes of `response`. Close it in every case.
 
-    The HTTP library nests generators, and one of them doesn't close the next: trio would complain at garbage
-    collection. So a response that is left early is closed first and then read to its end, which is now near:
-    reading ends all generators.
+    The HTTP library nests generators, and one of them doesn't close the next, about which trio would complain
+    at garbage collection. Reading to the end ends all generators. So `aclose` closes a response that was left
+    early, and then reads to its end, which is near after the closing.
     """
 
     def __init__(self, response: httpx2.Response) -> None:
         self.place = response.request.url.host
         self.complete = False
-        """True once nothing relevant can follow. The connection is then reused if possible."""
+        """True once nothing relevant can follow, so that the connection may be reused."""
         self._response = response
         self._chunks = response.aiter_bytes()
-        self._over = False
+        self._is_at_end = False
 
     async def receive_some(self) -> bytes | None:
         """Return the next bytes; None at the end.
@@ -105,49 +107,49 @@ class Body:
         try:
             chunk = await anext(self._chunks, None)
         except httpx2.HTTPError as error:
-            self._over = True
+            self._is_at_end = True
             raise transport_error(error, place=self.place) from error
-        except BaseException:  # including cancellation: an abandoned generator can't be resumed
-            self._over = True
+        except BaseException:  # after a cancellation, too, the generator can't be resumed
+            self._is_at_end = True
             raise
-        self._over = chunk is None
+        self._is_at_end = chunk is None
         return chunk
 
     async def aclose(self) -> None:
-        """Release the connection. After cancellation it is closed."""
+        """Release the connection, or close it after a cancellation."""
         try:
-            if self.complete and not self._over:
+            if self.complete and not self._is_at_end:
                 with trio.move_on_after(DRAIN_SECONDS):
-                    await self._discard(DRAIN_BYTES)
-            if not self._over:
+                    await self._read_and_discard(DRAIN_BYTES)
+            if not self._is_at_end:
                 await self._response.aclose()
-                await self._discard(None)
+                await self._read_and_discard(None)
         finally:
             await self._response.aclose()
             await self._chunks.aclose()
 
-    async def _discard(self, most_bytes: int | None) -> None:
+    async def _read_and_discard(self, most_bytes: int | None) -> None:
         received_bytes = 0
-        while not self._over and (most_bytes is None or received_bytes < most_bytes):
+        while not self._is_at_end and (most_bytes is None or received_bytes < most_bytes):
             try:
                 chunk = await anext(self._chunks, None)
             except (httpx2.HTTPError, httpx2.StreamError):
                 chunk = None  # closed, as intended
             except BaseException:  # as in `receive_some`
-                self._over = True
+                self._is_at_end = True
                 raise
-            self._over = chunk is None
+            self._is_at_end = chunk is None
             received_bytes += len(chunk or b"")
 
 
-_NO_STREAM: Final = frozenset({"application/json", "text/html"})
+_NOT_STREAM_TYPES: Final = frozenset({"application/json", "text/html"})
 
 
 class ReplyDecoder(ABC):
     """Decodes the events of one reply, in order. No clock, no stream.
 
     Both methods raise `ModelError` if the provider reports an error or sends invalid events; the reply is
-    then lost. Unknown events are ignored: the APIs grow.
+    then lost. A decoder ignores unknown events, because the APIs grow.
     """
 
     ended = False
@@ -172,9 +174,9 @@ async def read_reply(
     limits: Limits,
     key: str | None = None,
 ) -> AsyncGenerator[ReplyPiece]:
-    """Yield the pieces of the reply in a successful `response`; its body is closed at the end.
+    """Yield the pieces of the reply in a successful `response`, and close its body at the end.
 
-    Close the generator when leaving it early. No error quotes `key`.
+    Close the generator if you leave it early. No error quotes `key`.
 
     Raises:
         ModelError: the provider broke the reply off, or sent an invalid one.
@@ -182,7 +184,7 @@ async def read_reply(
         ConnectionLostError, DeadlineError: the reply is incomplete.
     """
     place = response.request.url.host
-    if _content_type(response) in _NO_STREAM:
+    if _content_type(response) in _NOT_STREAM_TYPES:
         raise await read_failure(response, provider=provider, key=key)
     events = EventStream(max_bytes=limits.message_bytes, every_type=True)
     received_bytes = 0
@@ -202,7 +204,8 @@ async def read_reply(
             while (event := events.next_event()) is not None:
                 if not isinstance(event, Line):
                     continue  # the notice of a long event, whose `Line` follows when it is complete
-                # An invalid byte becomes U+FFFD, as the standard says: the JSON around it can still be read.
+                # As the standard says, an invalid byte becomes U+FFFD, so that the JSON around it is
+                # readable.
                 data = event.data.decode("utf-8", errors="replace")
                 done = data.strip() == "[DONE]"
                 if not done:
@@ -224,10 +227,10 @@ async def read_reply(
 async def read_failure(
     response: httpx2.Response, *, provider: Provider, key: str | None = None
 ) -> ModelError:
-    """Make the error for a response that is not a stream; reads the beginning of its body. It never quotes
+    """Read the beginning of a response that is not a stream, and make the error about it, which never quotes
     `key`."""
     place, status = response.request.url.host, response.status_code
-    text = (await _beginning(response)).decode("utf-8", errors="replace")
+    text = (await _read_beginning(response)).decode("utf-8", errors="replace")
     body: Any = text
     with suppress(ValueError, RecursionError):
         body = json.loads(text)
@@ -244,7 +247,7 @@ async def read_failure(
     wait = retry_after_seconds(response.headers, now=time.time())
     match status:
         case 401 | 403:
-            # The provider is not quoted here: it might quote the key.
+            # Do not quote the provider here, because it might quote the key.
             summary = f"{place} refused the key (HTTP {status}); use one that has access to this model"
         case 404:
             summary = f"{place} does not know this model or URL (HTTP 404){quoted}; check model and base_url"
@@ -271,10 +274,10 @@ def _content_type(response: httpx2.Response) -> str:
     return split_mime(response.headers.get("content-type", ""))[0]
 
 
-async def _beginning(response: httpx2.Response) -> bytes:
+async def _read_beginning(response: httpx2.Response) -> bytes:
     beginning = b""
     async with aclosing(Body(response)) as body:
-        # The status is known; the body only improves the message.
+        # A broken connection does not matter, because the body only improves the message.
         with suppress(TransportError):
             while len(beginning) < ERROR_BODY_BYTES and (chunk := await body.receive_some()) is not None:
                 beginning += chunk

@@ -1,4 +1,4 @@
-"""Read a provider's JSON within limits, and make values safe to send. Shared by the codecs."""
+"""Functions that all codecs use: they read a provider's JSON within limits, and make values safe to send."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from playhead.strict_json import parse_json
 UNNAMED: Final = "unnamed"
 """The name of a call without a name. No provider would accept a conversation with an empty one."""
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
-_NOTHING: Final[Mapping[str, Any]] = {}
+_INVALID_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_EMPTY: Final[Mapping[str, Any]] = {}
 
 
 def text_at(source: Mapping[str, Any], key: str) -> str:
@@ -31,7 +31,7 @@ def text_at(source: Mapping[str, Any], key: str) -> str:
 def mapping_at(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the object under `key`; an empty one if there is none."""
     value = source.get(key)
-    return value if isinstance(value, Mapping) else _NOTHING
+    return value if isinstance(value, Mapping) else _EMPTY
 
 
 def mappings_at(source: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -49,21 +49,21 @@ def count_at(source: Mapping[str, Any], key: str) -> int | None:
 def wire_name(name: str) -> str:
     """Return a called tool's name in a form that every provider accepts in a conversation.
 
-    Models call names that no tool has (`functions.read`, `multi_tool_use.parallel`). The call is answered
-    with an error, but its unchanged name would fail every later request.
+    Models call names that no tool has (`functions.read`, `multi_tool_use.parallel`). Such a call gets an
+    error as its result, but providers would refuse every later request with the unchanged name.
     """
-    return _NOT_IN_NAMES.sub("_", name)[:64] or UNNAMED
+    return _INVALID_IN_NAMES.sub("_", name)[:64] or UNNAMED
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
-    """Parse a call's arguments. Return them and "", or None and the mistake, for the model to read.
+    """Parse a call's arguments. Return them and "", or None and the mistake, as text for the model.
 
     Blank text means `{}`.
     """
     if not text.strip():
         return {}, ""
     try:
-        # Deeper nesting could be parsed, but not written again, and so every later request would fail.
+        # Python could parse deeper nesting, but could not write it again, so every later request would fail.
         check_structure(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
         value = parse_json(text)
     except LimitError:
@@ -78,12 +78,12 @@ def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
 def tool_call(call_id: str, name: str, text: str, *, cut_off: str = "") -> ToolCall:
     """Make the call whose arguments a model wrote as `text`.
 
-    A call without a name, or with arguments that aren't an object, is returned too: its `problem` tells the
-    model what is wrong. The tool loop repairs empty and repeated ids.
+    A call without a name, or with arguments that aren't an object, has a `problem`, which tells the model the
+    mistake. The tool loop repairs empty and repeated ids.
 
     Args:
-        cut_off: set if the reply was cut off. It is reported as the problem unless `text` is a complete
-            object, so empty `text` is a problem then, too.
+        cut_off: the problem of a reply that was cut off. The call gets it unless `text` is a complete object.
+            Empty `text` is not one.
     """
     arguments, problem = parse_arguments(text)
     if cut_off and not is_object(text):
@@ -96,7 +96,7 @@ def tool_call(call_id: str, name: str, text: str, *, cut_off: str = "") -> ToolC
 
 
 def sendable(value: Any) -> Any:
-    """Replace lone surrogates. A model can write them as escapes, but they can't be sent as UTF-8."""
+    """Replace lone surrogates. A model can write them as escapes, but UTF-8 can't represent them."""
     if isinstance(value, str):
         return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, Mapping):

@@ -1,11 +1,11 @@
-"""Chat Completions: OpenAI's own models and compatible servers. openai_chat_stream reads the reply.
+"""Chat Completions: OpenAI's own models and compatible servers. `openai_chat_stream` reads the reply.
 
-`encode` is pure and follows OpenAI's own API. Where compatible servers are known to need more, they get it,
-because OpenAI accepts it too:
+`encode` is pure and follows OpenAI's own API. It also does what some compatible servers require, and OpenAI
+accepts:
 
 * a tool's `parameters` is an object with `properties`, whatever the MCP server wrote (`tool_schema`);
-* an assistant message without text has `content: null`, which some servers require;
-* arguments that aren't JSON are wrapped in an object: servers that fill a chat template parse them.
+* an assistant message without text has `content: null`;
+* arguments that aren't JSON are wrapped in an object, because servers that fill a chat template parse them.
 
 Source: the OpenAPI description behind the `openai` package (types/chat/completion_create_params.py).
 """
@@ -58,7 +58,7 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
 
 _AUDIO_FORMATS: Final = {"audio/mpeg": "mp3"}
-"""The format names of `input_audio`; others are the second half of the MIME type."""
+"""The names of formats in `input_audio` that differ from the second half of the MIME type."""
 OPENAI: Final = MediaPolicy(
     images=frozenset({JPEG, PNG, GIF, WEBP}),
     audio=((AudioFormat.WAV, "audio/wav"), (AudioFormat.MP3, "audio/mpeg")),
@@ -112,8 +112,8 @@ class CompatibleModel(OpenAIChatModel):
             base_url: the part before `/chat/completions`: `http://localhost:11434/v1`.
             api_key: None sends no key, as for a local server.
             extra_body: `{"stream_options": None}` for a server that refuses this field.
-            max_tokens_field: the server's name for the longest reply. The old name by default: all servers
-                but OpenAI know it.
+            max_tokens_field: the server's name for the longest reply. The default is the old name, which all
+                servers but OpenAI know.
             media: `TEXT_ONLY` for a model that neither sees nor hears.
 
         Raises `UsageError` if `base_url` is not an http(s) URL, or `api_key` can't be sent in a header.
@@ -149,16 +149,19 @@ def encode(
     Args:
         max_tokens_field: the name for `request.max_tokens`. OpenAI's reasoning models refuse the old one
             (`max_tokens`); many compatible servers know no other.
-        media: images and audio that are sent natively; a line of text replaces the others.
+        media: images and audio to send natively; a line of text replaces the others.
     """
     body: dict[str, Any] = {
         "model": model,
-        "messages": [*_system(request.system), *_messages(fit_media(request.messages, media))],
+        "messages": [
+            *_system_message(request.system),
+            *_encoded_messages(fit_media(request.messages, media)),
+        ],
         "stream": True,
         "stream_options": {"include_usage": True},
     }
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        body["tools"] = [_encoded_tool(spec) for spec in request.tools]
     if request.max_tokens is not None:
         body[max_tokens_field] = request.max_tokens
     if request.temperature is not None:
@@ -177,26 +180,26 @@ def audio(media: Attachment) -> dict[str, Any]:
     return {"type": "input_audio", "input_audio": {"data": media.base64, "format": kind}}
 
 
-def _system(text: str) -> Iterator[dict[str, Any]]:
+def _system_message(text: str) -> Iterator[dict[str, Any]]:
     # Not `developer`: OpenAI converts `system` for models that need it, and other servers know only `system`.
     if text:
         yield {"role": "system", "content": text}
 
 
-def _messages(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
+def _encoded_messages(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
     for message in messages:
         match message:
             case UserMessage():
                 yield {"role": "user", "content": _content(message.parts)}
             case AssistantMessage():
-                yield _assistant(message)
+                yield _assistant_message(message)
             case ToolMessage():
-                yield from _results(message)
+                yield from _result_messages(message)
             case _:
                 assert_never(message)
 
 
-def _tool(spec: ToolSpec) -> dict[str, Any]:
+def _encoded_tool(spec: ToolSpec) -> dict[str, Any]:
     # `strict` is not sent, because it would make every optional argument required.
     function: dict[str, Any] = {"name": spec.name, "parameters": object_schema(spec.parameters)}
     if spec.description:
@@ -208,10 +211,10 @@ def _content(parts: tuple[Text | Attachment, ...]) -> str | list[dict[str, Any]]
     # The content is a plain string if possible, because not every server reads lists.
     if all(isinstance(part, Text) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, Text))
-    return [_part(part) for part in parts]
+    return [_content_part(part) for part in parts]
 
 
-def _part(part: Text | Attachment) -> dict[str, Any]:
+def _content_part(part: Text | Attachment) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if part.kind == "image":
@@ -220,14 +223,14 @@ def _part(part: Text | Attachment) -> dict[str, Any]:
     return audio(part)
 
 
-def _assistant(message: AssistantMessage) -> dict[str, Any]:
+def _assistant_message(message: AssistantMessage) -> dict[str, Any]:
     calls = message.calls
     encoded: dict[str, Any] = {"role": "assistant", "content": message.text or (None if calls else "")}
     if not calls:
         return encoded
     raw = message.raw[0] if message.provider == "openai" and message.raw else {}
     extras = raw.get("tool_calls", {})
-    encoded["tool_calls"] = [{**extras.get(call.id, {}), **_call(call)} for call in calls]
+    encoded["tool_calls"] = [{**extras.get(call.id, {}), **_encoded_call(call)} for call in calls]
     # Models that think between calls need the thoughts of messages with calls back, and of no others.
     encoded.update({name: value for name, value in raw.items() if name != "tool_calls"})
     return encoded
@@ -240,15 +243,16 @@ def arguments_text(call: ToolCall) -> str:
     return call.arguments_text if call.arguments_text.strip() else "{}"
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _encoded_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": wire_name(call.name), "arguments": arguments_text(call)}
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _results(message: ToolMessage) -> Iterator[dict[str, Any]]:
+def _result_messages(message: ToolMessage) -> Iterator[dict[str, Any]]:
     for result in message.results:
         yield {"role": "tool", "tool_call_id": result.call_id, "content": result_text(result)}
-    # A tool message holds only text, and all must directly follow the calls. So media follow the last one.
+    # A tool message holds only text, and all tool messages directly follow the calls. So media follow the
+    # last.
     parts: list[Text | Attachment] = []
     for result in message.results:
         if result.media:

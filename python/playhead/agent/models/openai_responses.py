@@ -1,13 +1,13 @@
 """OpenAI's Responses: the model, its requests, and the decoder of its streamed replies.
 
-`encode` is pure, and so is the decoder. Nothing is stored at OpenAI (`store` is false), so each request holds
-the whole conversation: a reply's own items go back unchanged, including its reasoning in encrypted form. A
-reasoning item with neither encrypted nor open content is omitted: the API would look it up in its store and
-refuse the request.
+`encode` is pure, and so is the decoder. OpenAI stores nothing (`store` is false), so each request holds the
+whole conversation. The items of an earlier reply go back unchanged, with the reasoning in encrypted form.
+`encode` omits a reasoning item with neither encrypted nor open content, because the API would look for it in
+its store, and refuse the request.
 
 A reply is a list of output items (reasoning, messages, calls), identified by their `output_index`. A call is
-ready at the `done` event of its arguments or of its item, whichever comes first. Items are stored unchanged
-for the next request.
+ready at the `done` event of its arguments or of its item, whichever is first. The decoder stores the items
+unchanged for the next request.
 
 Source: the OpenAPI description behind the `openai` package (types/responses/response_create_params.py).
 """
@@ -58,16 +58,13 @@ from playhead.escaping import shortened
 
 __all__ = ["OpenAIResponsesModel", "ResponsesDecoder", "encode", "reasons"]
 
-_UNREASONING: Final = ("gpt-3", "gpt-4", "chatgpt-4")
+_NOT_REASONING: Final = ("gpt-3", "gpt-4", "chatgpt-4")
 """The prefixes of the names of models that don't reason."""
 OPENAI_RESPONSES: Final = replace(OPENAI, audio=())  # its input has no audio
 
 
 class OpenAIResponsesModel(HttpModel):
-    """A model behind OpenAI's Responses.
-
-    Nothing is stored at OpenAI: each request holds the whole conversation.
-    """
+    """A model behind OpenAI's Responses. OpenAI stores nothing: each request holds the whole conversation."""
 
     _provider = "openai-responses"
     _default_url = OPENAI_URL
@@ -82,8 +79,9 @@ class OpenAIResponsesModel(HttpModel):
 
 
 def reasons(model: str) -> bool:
-    """Tell by its name if an OpenAI model reasons. One that doesn't refuses to encrypt its reasoning."""
-    return not model.removeprefix("ft:").startswith(_UNREASONING)
+    """Return True if an OpenAI model reasons, by its name. A model that doesn't refuses encrypted
+    reasoning."""
+    return not model.removeprefix("ft:").startswith(_NOT_REASONING)
 
 
 def encode(
@@ -98,7 +96,7 @@ def encode(
     Args:
         encrypted_reasoning: request the reply's reasoning in encrypted form, to send it back in the next
             round. None: decided by the model's name (`reasons`).
-        media: images that are sent natively; a line of text replaces the others. This API takes no audio.
+        media: images to send natively; a line of text replaces the others. This API takes no audio.
     """
     body: dict[str, Any] = {
         "model": model,
@@ -132,24 +130,31 @@ def encode(
 def _items(message: Message) -> Iterator[dict[str, Any]]:
     match message:
         case UserMessage():
-            yield {"type": "message", "role": "user", "content": [_part(part) for part in message.parts]}
+            yield {
+                "type": "message",
+                "role": "user",
+                "content": [_content_part(part) for part in message.parts],
+            }
         case AssistantMessage():
-            yield from _own(message) if message.provider == "openai-responses" else _foreign(message)
+            yield from (
+                _original_items(message) if message.provider == "openai-responses" else _new_items(message)
+            )
         case ToolMessage():
             for result in message.results:
                 yield {
                     "type": "function_call_output",
                     "call_id": result.call_id,
-                    "output": _output(result),
+                    "output": _result_output(result),
                 }
         case _:
             assert_never(message)
 
 
-def _own(message: AssistantMessage) -> Iterator[dict[str, Any]]:
-    """Return the items unchanged, but only those calls that are still in the message and so have results."""
+def _original_items(message: AssistantMessage) -> Iterator[dict[str, Any]]:
+    """Yield the reply's own items unchanged, except for calls that are no longer in the message, and so have
+    no results."""
     if not message.raw:
-        yield from _foreign(message)
+        yield from _new_items(message)
         return
     wanted = {call.id for call in message.calls}
     items = [
@@ -170,18 +175,18 @@ def _own(message: AssistantMessage) -> Iterator[dict[str, Any]]:
                 yield _without_nulls(item)
             case _:
                 yield dict(item)
-    # Calls that middleware added have results too.
-    yield from (_call(call) for call in message.calls if call.id not in sent)
+    # Calls that middleware added have results, too.
+    yield from (_encoded_call(call) for call in message.calls if call.id not in sent)
 
 
-def _foreign(message: AssistantMessage) -> Iterator[dict[str, Any]]:
-    """Write a reply of another provider, or of a script."""
+def _new_items(message: AssistantMessage) -> Iterator[dict[str, Any]]:
+    """Yield items for a reply of another provider, or of a script."""
     if message.text:
         yield {"type": "message", "role": "assistant", "content": message.text}
-    yield from map(_call, message.calls)
+    yield from map(_encoded_call, message.calls)
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _encoded_call(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "function_call",
         "call_id": call.id,
@@ -190,7 +195,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
     }
 
 
-def _part(part: Text | Attachment) -> dict[str, Any]:
+def _content_part(part: Text | Attachment) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "input_text", "text": part.text}
     if part.kind == "image":
@@ -199,28 +204,28 @@ def _part(part: Text | Attachment) -> dict[str, Any]:
     return audio(part)
 
 
-def _output(result: ToolResult) -> str | list[dict[str, Any]]:
+def _result_output(result: ToolResult) -> str | list[dict[str, Any]]:
     text = result_text(result)
     if not result.media:
         return text
-    return [{"type": "input_text", "text": text}, *(_part(media) for media in result.media)]
+    return [{"type": "input_text", "text": text}, *(_content_part(media) for media in result.media)]
 
 
 def _without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _clean(value) for name, value in item.items() if value is not None}
+    return {name: _clean_value(value) for name, value in item.items() if value is not None}
 
 
-def _clean(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _without_nulls(value)
-    return [_clean(item) for item in value] if isinstance(value, list) else value
+    return [_clean_value(item) for item in value] if isinstance(value, list) else value
 
 
 # --- the reply ----------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
-class _Item:
+class _OutputItem:
     """One output item so far."""
 
     written: list[str] = field(default_factory=list)
@@ -236,32 +241,32 @@ class ResponsesDecoder(ReplyDecoder):
     """Decodes the events of one reply."""
 
     def __init__(self) -> None:
-        self._items: dict[int, _Item] = {}
+        self._items: dict[int, _OutputItem] = {}
         self._refusal: list[str] = []
-        self._last: Mapping[str, Any] | None = None
+        self._last_response: Mapping[str, Any] | None = None
         """The response object of the event that ended it."""
 
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
         match event.get("type"):
             case "response.output_item.added":
-                return self._add(_field(event, "output_index", int), _field(event, "item", dict))
+                return self._add_item(_field(event, "output_index", int), _field(event, "item", dict))
             case "response.output_item.done":
-                return self._done(_field(event, "output_index", int), _field(event, "item", dict))
+                return self._end_item(_field(event, "output_index", int), _field(event, "item", dict))
             case "response.function_call_arguments.delta":
-                self._item(event).written.append(_field(event, "delta", str))
+                self._item_of(event).written.append(_field(event, "delta", str))
             case "response.function_call_arguments.done":
-                return self._ready(self._item(event), _field(event, "arguments", str))
+                return self._end_call(self._item_of(event), _field(event, "arguments", str))
             case "response.output_text.delta":
-                return self._write(event, Text)
+                return self._add_text(event, Text)
             case "response.refusal.delta":
                 self._refusal.append(_field(event, "delta", str))
-                return self._write(event, Text)
+                return self._add_text(event, Text)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return self._write(event, Thinking)
-            case "response.reasoning_summary_part.added" if self._item(event).written:
-                return self._write({**event, "delta": "\n\n"}, Thinking)
+                return self._add_text(event, Thinking)
+            case "response.reasoning_summary_part.added" if self._item_of(event).written:
+                return self._add_text({**event, "delta": "\n\n"}, Thinking)
             case "response.completed" | "response.incomplete":
-                return self._end(_field(event, "response", dict))
+                return self._end_response(_field(event, "response", dict))
             case "response.failed":
                 raise stream_error(_field(event, "response", dict).get("error"), provider="openai-responses")
             case "error":
@@ -274,7 +279,7 @@ class ResponsesDecoder(ReplyDecoder):
 
     def finish(self) -> list[ReplyPiece]:
         """Return the last piece. Raises `ModelError` if the response has not ended."""
-        if self._last is None:
+        if self._last_response is None:
             raise ModelError(
                 "openai ended its stream without ending the reply: expected response.completed,"
                 " response.incomplete or response.failed",
@@ -291,47 +296,47 @@ class ResponsesDecoder(ReplyDecoder):
         message = AssistantMessage(
             parts=tuple(parts),
             provider="openai-responses",
-            raw=tuple(raw for item in items if (raw := _raw(item)) is not None),
+            raw=tuple(raw for item in items if (raw := _item_to_send_back(item)) is not None),
         )
-        why = text_at(mapping_at(self._last, "incomplete_details"), "reason")
-        stop = self._stop(message, why)
+        why = text_at(mapping_at(self._last_response, "incomplete_details"), "reason")
+        stop = self._stop_reason(message, why)
         words = "".join(self._refusal) or why if stop in ("refused", "other") else ""
-        return [ReplyEnd(message=message, stop=stop, usage=_usage(self._last), reason=words)]
+        return [ReplyEnd(message=message, stop=stop, usage=_usage(self._last_response), reason=words)]
 
     # --- items -----------------------------------------------------------------------------------------
 
-    def _item(self, event: Mapping[str, Any]) -> _Item:
-        return self._items.setdefault(_field(event, "output_index", int), _Item())
+    def _item_of(self, event: Mapping[str, Any]) -> _OutputItem:
+        return self._items.setdefault(_field(event, "output_index", int), _OutputItem())
 
-    def _write(self, event: Mapping[str, Any], kind: type[Text | Thinking]) -> list[ReplyPiece]:
+    def _add_text(self, event: Mapping[str, Any], kind: type[Text | Thinking]) -> list[ReplyPiece]:
         text = _field(event, "delta", str)
         if not text:
             return []
-        item = self._item(event)
+        item = self._item_of(event)
         item.kind = kind
         item.written.append(text)
         return [TextPiece(text=text) if kind is Text else ThinkingPiece(text=text)]
 
-    def _add(self, index: int, raw: Mapping[str, Any]) -> list[ReplyPiece]:
-        item = self._items.setdefault(index, _Item())
+    def _add_item(self, index: int, raw: Mapping[str, Any]) -> list[ReplyPiece]:
+        item = self._items.setdefault(index, _OutputItem())
         if raw.get("type") != "function_call" or item.kind is ToolCall:
             return []
         item.kind = ToolCall
         item.call_id, item.name = text_at(raw, "call_id"), text_at(raw, "name")
         return [CallStarted(id=item.call_id, name=item.name or UNNAMED)]
 
-    def _done(self, index: int, raw: Mapping[str, Any]) -> list[ReplyPiece]:
-        pieces = self._add(index, raw)
+    def _end_item(self, index: int, raw: Mapping[str, Any]) -> list[ReplyPiece]:
+        pieces = self._add_item(index, raw)
         item = self._items[index]
         item.raw = raw
         if raw.get("type") == "function_call":
-            whole = raw.get("status") != "incomplete"
-            pieces += self._ready(item, _field(raw, "arguments", str), whole=whole)
+            is_whole = raw.get("status") != "incomplete"
+            pieces += self._end_call(item, _field(raw, "arguments", str), whole=is_whole)
         elif raw.get("type") == "message" and not item.written:
-            pieces += self._write({"output_index": index, "delta": _text_of(raw)}, Text)
+            pieces += self._add_text({"output_index": index, "delta": _text_of(raw)}, Text)
         return pieces
 
-    def _ready(self, item: _Item, text: str, *, whole: bool = True) -> list[ReplyPiece]:
+    def _end_call(self, item: _OutputItem, text: str, *, whole: bool = True) -> list[ReplyPiece]:
         if item.ready is not None or item.kind is not ToolCall:
             return []
         cut_off = "" if whole else "the reply was cut off before the arguments were complete"
@@ -340,21 +345,21 @@ class ResponsesDecoder(ReplyDecoder):
 
     # --- ends ------------------------------------------------------------------------------------------
 
-    def _end(self, response: Mapping[str, Any]) -> list[ReplyPiece]:
-        self._last = response
+    def _end_response(self, response: Mapping[str, Any]) -> list[ReplyPiece]:
+        self._last_response = response
         self.ended = self.complete = True  # nothing follows this event
         pieces: list[ReplyPiece] = []
         output = response.get("output")
         for index, raw in enumerate(output if isinstance(output, list) else []):
-            # A complete item had an event of its own; the last item of a cut-off reply is only here.
+            # A complete item had its own event. The last item of a reply that was cut off is only here.
             if isinstance(raw, Mapping) and (index not in self._items or self._items[index].raw is None):
-                pieces += self._done(index, raw)
+                pieces += self._end_item(index, raw)
         for item in self._items.values():
             if item.kind is ToolCall:
-                pieces += self._ready(item, "".join(item.written), whole=False)
+                pieces += self._end_call(item, "".join(item.written), whole=False)
         return pieces
 
-    def _stop(self, message: AssistantMessage, why: str) -> StopReason:
+    def _stop_reason(self, message: AssistantMessage, why: str) -> StopReason:
         match why:
             case "max_output_tokens":
                 return "length"
@@ -368,7 +373,7 @@ class ResponsesDecoder(ReplyDecoder):
                 return "other"
 
 
-def _raw(item: _Item) -> Mapping[str, Any] | None:
+def _item_to_send_back(item: _OutputItem) -> Mapping[str, Any] | None:
     if item.raw is not None:
         return item.raw
     if item.ready is not None:

@@ -1,4 +1,4 @@
-"""The providers of models: one table, by which `playhead chat` names and opens them."""
+"""The table of model providers, from which `playhead chat` opens a model by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from playhead.agent.models.http_model import HttpModel
 
 _NO_KEY: Final = "none"
-"""Replaces a missing key, because the models require one and a local server ignores it."""
+"""Replaces a missing key, because the model classes require one, and a local server ignores it."""
 
 
 def _openai(name: str, key: str | None, base_url: str | None) -> HttpModel:
@@ -50,12 +50,12 @@ def _gemini(name: str, key: str | None, base_url: str | None) -> HttpModel:
 
 @dataclass(frozen=True, slots=True)
 class ProviderEntry:
-    """A row of the table."""
+    """One provider."""
 
     make: Callable[[str, str | None, str | None], HttpModel]
     """Makes a model from its name, key and base URL. It imports the model's module."""
     key_variables: tuple[str, ...]
-    """The environment variables that the provider's own tools read its key from."""
+    """The environment variables with the key, as for the provider's own tools."""
 
 
 PROVIDERS: Final[Mapping[str, ProviderEntry]] = {
@@ -76,10 +76,10 @@ else:
 def open_model(
     provider: ProviderName, name: str, *, base_url: str | None, environment: Mapping[str, str]
 ) -> HttpModel:
-    """Make a provider's model; its connections are pooled while its context is open.
+    """Make a provider's model. Its context pools the connections.
 
-    `base_url` None means the provider's own address. With one, `openai` is any compatible server. Raises
-    `UsageError` (at once, not on entering) for a missing key and an invalid address.
+    `base_url` None is the provider's own address. With another one, `openai` is any compatible server. Raises
+    `UsageError` for a missing key and an invalid address, before the context is entered.
     """
     entry = PROVIDERS[provider]
     # API keys are read here and nowhere else.

@@ -1,1 +1,1 @@
-"""The command of the configuration: `playhead outputs`."""
+"""The commands of the configuration: `playhead discover` and `playhead outputs`."""

@@ -59,12 +59,12 @@ def outputs(
         listing = await trio.to_thread.run_sync(partial(store.find, tag=tag, tool_id=tool, text=text))
         report["folder"] = str(store.folder)
         if remove is not None:
-            output = _named(listing, remove)
+            output = _output_with_id(listing, remove)
             await trio.to_thread.run_sync(store.remove, output)
-            report["removed"] = _reported(output)
+            report["removed"] = _record_for_report(output)
             terminal.say(f"removed {remove}: {_summary(output)}", style="green")
             return EXIT_DONE
-        report["outputs"] = [_reported(output) for output in listing.outputs]
+        report["outputs"] = [_record_for_report(output) for output in listing.outputs]
         report["problems"] = [
             {"path": str(problem.path), "reason": problem.reason} for problem in listing.problems
         ]
@@ -76,13 +76,13 @@ def outputs(
             return EXIT_DONE
         filtered = not (tag is None and tool is None and text is None)
         terminal.say(_count(len(listing.outputs), filtered=filtered) + f" in {store.folder}", whole=True)
-        terminal.show_rows((_when(output), _summary(output)) for output in listing.outputs)
+        terminal.show_rows((_time_and_id(output), _summary(output)) for output in listing.outputs)
         return EXIT_DONE
 
     run_command(command, json_output=json_output)
 
 
-def _named(listing: Listing, id: str) -> SavedOutput:
+def _output_with_id(listing: Listing, id: str) -> SavedOutput:
     matching = [output for output in listing.outputs if id in (output.id, output.id[-_SHORT_ID:])]
     if len(matching) != 1:
         raise UsageError(
@@ -98,7 +98,7 @@ def _count(number: int, *, filtered: bool) -> str:
     return counted(number, "output")
 
 
-def _when(output: SavedOutput) -> str:
+def _time_and_id(output: SavedOutput) -> str:
     return f"{output.time.astimezone():%Y-%m-%d %H:%M}  {output.id[-_SHORT_ID:]}"
 
 
@@ -108,7 +108,7 @@ def _summary(output: SavedOutput) -> str:
     return escape_line(" · ".join(part for part in parts if part))
 
 
-def _reported(output: SavedOutput) -> dict[str, object]:
+def _record_for_report(output: SavedOutput) -> dict[str, object]:
     fields: dict[str, object] = {
         field.name: getattr(output, field.name) for field in dataclasses.fields(output)
     }

@@ -1,4 +1,4 @@
-"""The record of the call that produced a saved file. One per call; equal results share a file."""
+"""The record of a call whose result was saved. Each call has one; calls with equal results share a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from playhead.content.image_files import image_type
 from playhead.errors import PlayheadError, UsageError
 
 HASH_DIGITS: Final = 20
-"""Digits for 80 bits. If two ids ever collide, the records still distinguish the calls."""
+"""The digits of a hash in the name of a directory: 80 bits. Even if two tools collide, the records tell their
+calls apart."""
 READABLE_CHARS: Final = 80
 PLAIN: Final = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{READABLE_CHARS - 1}}}")
 TOOL_FOLDER: Final = re.compile(
@@ -28,10 +29,10 @@ RECORD_ID: Final = re.compile(r"[0-9]{8}T[0-9]{12}-[0-9a-f]{8}")
 RECORD_SUFFIX: Final = ".record.json"
 RECORD: Final = re.compile(RECORD_ID.pattern + re.escape(RECORD_SUFFIX))
 
-_RESERVED: Final = frozenset(
+_WINDOWS_DEVICES: Final = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
 )
-"""Names of devices in every directory of a Windows or SMB file system."""
+"""The names of devices, which no directory on a Windows or SMB file system may have."""
 
 _MIME: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}")
 ANY_BYTES: Final = "application/octet-stream"
@@ -73,7 +74,7 @@ _SUFFIXES: Final = {
     "video/webm": "webm",
     "video/ogg": "ogv",
 }
-_AUDIO: Final[Mapping[AudioFormat | None, str]] = {
+_AUDIO_SUFFIXES: Final[Mapping[AudioFormat | None, str]] = {
     AudioFormat.MP3: "mp3",
     AudioFormat.FLAC: "flac",
     AudioFormat.WAV: "wav",
@@ -91,7 +92,7 @@ _AUDIO: Final[Mapping[AudioFormat | None, str]] = {
 
 def folder_name(tool_id: str) -> str:
     """Return the directory name of a tool: one safe path component, unique per id."""
-    if PLAIN.fullmatch(tool_id) and tool_id not in _RESERVED:
+    if PLAIN.fullmatch(tool_id) and tool_id not in _WINDOWS_DEVICES:
         return tool_id
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", tool_id).strip("-_")[: READABLE_CHARS // 2] or "tool"
     # JSON's \ud800 decodes to a lone surrogate.
@@ -106,11 +107,12 @@ def clean_mime(mime_type: str | None, *, default: str = ANY_BYTES) -> str:
 
 
 def suffix_of(mime: str, head: bytes) -> str:
-    """Choose the file suffix, without a dot, by MIME type, or by first bytes if that is inconclusive.
+    """Choose the file suffix, without a dot, by the MIME type or, if that is inconclusive, by the first
+    bytes.
 
-    The suffix is never one that a desktop would run: an unknown type is `bin`, unknown text is `txt`.
+    A desktop never runs a file with such a suffix: an unknown type is `bin`, unknown text is `txt`.
     """
-    known = _SUFFIXES.get(mime) or _AUDIO.get(format_of_mime(mime))
+    known = _SUFFIXES.get(mime) or _AUDIO_SUFFIXES.get(format_of_mime(mime))
     if known is not None:
         return known
     if mime.endswith(("+json", "+xml")):
@@ -118,7 +120,7 @@ def suffix_of(mime: str, head: bytes) -> str:
     if mime.startswith("text/"):
         return "txt"
     is_unknown = mime == ANY_BYTES
-    audio = _AUDIO.get(sniff(head)) if is_unknown or mime.startswith("audio/") else None
+    audio = _AUDIO_SUFFIXES.get(sniff(head)) if is_unknown or mime.startswith("audio/") else None
     image = _SUFFIXES.get(image_type(head) or "") if is_unknown or mime.startswith("image/") else None
     return audio or image or "bin"
 
@@ -139,7 +141,8 @@ class SavedOutput:
     """The record, as JSON."""
     tool_id: str
     arguments: Mapping[str, object] | None = field(repr=False)
-    """None if they were too long (`Limits.record_bytes`). They may be private, so `repr` hides them."""
+    """The arguments; None if they were too long (`Limits.record_bytes`). They may be private, so `repr` hides
+    them."""
     time: datetime
     mime: str
     sha256: str
@@ -159,7 +162,7 @@ class Problem:
 
 
 class BrokenRecordError(PlayheadError):
-    """A record that cannot be read; listing turns it into a `Problem`."""
+    """A record cannot be read. A listing turns this error into a `Problem`."""
 
 
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
@@ -183,10 +186,10 @@ def check_time(time: datetime) -> datetime:
 
 
 def dump(output: SavedOutput, *, limit_bytes: int) -> bytes:
-    """Encode the record as JSON of at most `limit_bytes`, omitting the arguments if they make it too long.
+    """Encode the record as JSON of at most `limit_bytes`. If it would be longer, it has no arguments.
 
-    ASCII, so that any string survives. Raises `UsageError` for arguments or metadata that JSON cannot
-    represent, and if the record is too long even without the arguments.
+    It is ASCII, which can represent any string. Raises `UsageError` for arguments or metadata that JSON
+    cannot represent, and if the record is too long even without the arguments.
     """
     record: dict[str, Any] = {
         "tool_id": output.tool_id,
@@ -201,11 +204,11 @@ def dump(output: SavedOutput, *, limit_bytes: int) -> bytes:
     }
     if output.metadata is not None:
         record["metadata"] = dict(output.metadata)
-    text = _encoded(record)
+    text = _encode(record)
     if len(text) > limit_bytes:
         record["arguments"] = None
         record["arguments_left_out_bytes"] = len(text)
-        text = _encoded(record)
+        text = _encode(record)
     if len(text) > limit_bytes:
         raise UsageError(
             f"the record of an output of {output.tool_id!r} has {len(text)} bytes without its arguments;"
@@ -214,14 +217,14 @@ def dump(output: SavedOutput, *, limit_bytes: int) -> bytes:
     return text
 
 
-def _encoded(record: Mapping[str, Any]) -> bytes:
+def _encode(record: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(record, ensure_ascii=True, allow_nan=False, indent=1).encode("ascii") + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"arguments and metadata of a saved output must be JSON: {error}") from error
 
 
-_FIELDS: Final = {
+_FIELD_TYPES: Final = {
     "tool_id": (str,),
     "arguments": (dict, NoneType),
     "time": (str,),
@@ -246,10 +249,10 @@ def load(text: bytes, *, id: str, sidecar_path: Path) -> SavedOutput:
         raise BrokenRecordError(f"not JSON: {error}") from error
     if not isinstance(raw, dict):
         raise BrokenRecordError("expected a JSON object")
-    for name, kinds in _FIELDS.items():
+    for name, kinds in _FIELD_TYPES.items():
         if type(raw.get(name)) not in kinds:
             raise BrokenRecordError(f"{name!r} is missing or of the wrong type")
-    fields: dict[str, Any] = {name: raw.get(name) for name in _FIELDS}
+    fields: dict[str, Any] = {name: raw.get(name) for name in _FIELD_TYPES}
     file = fields.pop("file")
     # Anybody may have put the record there, so the name must not lead to another directory.
     if not DATA_FILE.fullmatch(file) or not file.startswith(raw["sha256"] + "."):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 TEXT: Final = "text/plain"
 JSON: Final = "application/json"
 JSON_CHARS: Final = 4 * MIB
-"""Limits the text that is parsed as JSON: `[],[],…` takes 23 times its size as Python lists."""
+"""Limits the text to parse as JSON, because `[],[],…` takes 23 times its size as Python lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,8 @@ class Content:
 def content_of(content: TypedContent | UnknownBlock, *, limits: Limits = DEFAULT_LIMITS) -> Content | None:
     """Return the bytes of a block. None for an unknown block, and for a link, which has to be read first.
 
-    Text that is a JSON object or list, of at most `JSON_CHARS` (4 Mi), is saved as JSON. Raises
-    `LimitError` before decoding more than `Limits.block_bytes`, `Base64Error` for invalid base64.
+    A JSON object or list in text of at most `JSON_CHARS` (4 Mi) has the MIME type of JSON. Raises
+    `LimitError` for more than `Limits.block_bytes`, before decoding, and `Base64Error` for invalid base64.
     """
     if isinstance(content, UnknownBlock):
         return None
@@ -74,7 +74,7 @@ def content_of(content: TypedContent | UnknownBlock, *, limits: Limits = DEFAULT
 
 
 def decoded(text: Base64Text, *, limits: Limits) -> bytes:
-    """Decode strict base64 after checking its size. Raises like `content_of`."""
+    """Check the size of base64, and decode it strictly. Raises like `content_of`."""
     size = decoded_bytes(text)
     if size > limits.block_bytes:
         raise LimitError(
@@ -126,11 +126,11 @@ class OutputSettings(TypedDict, total=False):
 
 
 class OutputStore:
-    """Saved results under `folder`, which is created on the first save, accessible only to the user.
+    """Saved results under `folder`, which the first save creates for this user only.
 
     Any number of stores, threads and processes may share one directory. Every method blocks on the disk: call
     it in a thread. All of them raise `SavingError` if the disk fails (`DiskFullError` if it is full), and
-    leave no partial files; a process that is killed leaves a hidden `.part` file.
+    leave no partial files. Only a killed process leaves a hidden `.part` file.
     """
 
     def __init__(self, folder: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -222,11 +222,10 @@ class OutputStore:
             for record in self._records(folder):
                 if isinstance(record, Problem):
                     problems.append(record)
-                elif (
-                    (tag is None or tag in record.tags)
-                    and (tool_id is None or record.tool_id == tool_id)
-                    and (text is None or _contains(record, text.casefold()))
-                ):
+                    continue
+                has_tag = tag is None or tag in record.tags
+                is_of_tool = tool_id is None or record.tool_id == tool_id
+                if has_tag and is_of_tool and (text is None or _contains(record, text.casefold())):
                     outputs.append(record)
         outputs.sort(key=lambda output: (output.time, output.id), reverse=True)
         return Listing(outputs=tuple(outputs), problems=tuple(problems))
@@ -287,8 +286,8 @@ class OutputStore:
             (folder / (output.id + RECORD_SUFFIX)).unlink(missing_ok=True)
             if not self._is_used(file):
                 file.rename(aside)
-                # Another program may have saved the same content since. If its record is found now, the file
-                # is put back; if not, that program finds the file missing after it has written the record.
+                # Another program may have saved the same content meanwhile. If its record exists now, put the
+                # file back. Otherwise that program will find the file missing, and will write it again.
                 if self._is_used(file):
                     aside.rename(file)
                 else:

@@ -1,4 +1,4 @@
-"""The writer of an output: bytes at any offset, in any order, in a file that is renamed when complete."""
+"""The writer of an output. It takes bytes at any offset, in any order, and renames the file once complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Extent:
-    """The ranges of bytes that were written: sorted, half-open, neither adjacent nor overlapping."""
+    """The written ranges of a file: sorted and half-open, with gaps between them."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -41,8 +41,8 @@ class Extent:
 
     def missing(self, end: int) -> tuple[tuple[int, int], ...]:
         """Return the gaps in [0, `end`)."""
-        edges = zip([0, *self._ends], [*self._starts, end], strict=True)
-        return tuple((a, min(b, end)) for a, b in edges if a < min(b, end))
+        gaps = zip([0, *self._ends], [*self._starts, end], strict=True)
+        return tuple((start, min(stop, end)) for start, stop in gaps if start < min(stop, end))
 
     def next_missing(self, start: int) -> int:
         """Return the first byte from `start` on that was not written."""
@@ -59,7 +59,7 @@ class Extent:
         return sum(self._ends) - sum(self._starts)
 
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_A_DIRECTORY: Final = frozenset({errno.EEXIST, errno.ELOOP, errno.ENOTDIR})
 
 
@@ -69,7 +69,7 @@ def saving(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in _DISK_FULL:
             raise DiskFullError(
                 f"{path}: {error.strerror}; make room, or choose another output directory", path=str(path)
             ) from error
@@ -89,8 +89,8 @@ def saving(path: Path) -> Iterator[None]:
 class OutputWriter:
     """Writer from `OutputStore.open_writer`, for one thread at a time. End it with `commit` or `discard`.
 
-    As a context manager it discards an uncommitted file. The SHA-256 is computed while bytes arrive in order;
-    if some arrive out of order, the file is read back at the end.
+    As a context manager it discards an uncommitted file. It computes the SHA-256 while bytes arrive in order;
+    if some arrive out of order, it reads the file back at the end.
     """
 
     def __init__(self, draft: SavedOutput, *, limits: Limits) -> None:
@@ -100,7 +100,7 @@ class OutputWriter:
         self._extent = Extent()
         self._digest = hashlib.sha256()
         self._digested_bytes = 0
-        self._file = _temporary(self._folder)
+        self._file = _temporary_file(self._folder)
 
     def __enter__(self) -> OutputWriter:
         return self
@@ -202,20 +202,20 @@ class OutputWriter:
         )
         text = dump(output, limit_bytes=self._limits.record_bytes)
         os.fsync(self._file.fileno())  # a power cut must not leave a name without its bytes
-        record = self._copied(BytesIO(text))
+        record = self._copy_to_temporary(BytesIO(text))
         try:
             Path(self._file.name).replace(output.path)
             record.replace(output.sidecar_path)
         finally:
             record.unlink(missing_ok=True)
-        if not output.path.exists():  # `OutputStore.remove` moved it before the record was there
+        if not output.path.exists():  # `OutputStore.remove` moved it before the record existed
             self._file.seek(0)
-            self._copied(self._file).replace(output.path)
+            self._copy_to_temporary(self._file).replace(output.path)
         return load(text, id=output.id, sidecar_path=output.sidecar_path)
 
-    def _copied(self, source: BufferedIOBase) -> Path:
+    def _copy_to_temporary(self, source: BufferedIOBase) -> Path:
         """Copy `source` to a temporary file that is on the disk."""
-        with _temporary(self._folder) as file:
+        with _temporary_file(self._folder) as file:
             try:
                 shutil.copyfileobj(source, file)
                 file.flush()
@@ -237,7 +237,7 @@ def hidden_name() -> str:
     return f".{secrets.token_hex(8)}.part"
 
 
-def _temporary(folder: Path) -> BufferedRandom:
+def _temporary_file(folder: Path) -> BufferedRandom:
     path = folder / hidden_name()
     path.touch(mode=0o600, exist_ok=False)
     return path.open("r+b")

@@ -1,4 +1,4 @@
-"""The identity of a tool call, to which an approval is bound, and the rule that allows a tool."""
+"""The identity of a tool call, for which an approval is valid, and the rule that allows a tool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from playhead.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallKey:
-    """The identity of a call, to which an approval is bound."""
+    """The identity of a call. An approval is valid for calls with the same key only."""
 
     server: str
     tool: str
@@ -38,19 +38,18 @@ def key_of(server: str, tool: str, canonical: str) -> CallKey:
 def canonical(arguments: Mapping[str, Any]) -> str:
     """Return arguments in canonical form. Raises `UsageError` as `call_key`."""
     try:
-        return json.dumps(arguments, sort_keys=True, separators=(",", ":"), default=_plain)
+        return json.dumps(arguments, sort_keys=True, separators=(",", ":"), default=_as_dict)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"the arguments of a call: expected JSON values, got others ({error})") from error
 
 
-def _plain(value: object) -> dict[Any, Any]:
+def _as_dict(value: object) -> dict[Any, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__}")
 
 
 def allowing_rule(server: str, tool: str, *, file: str = "your tool configuration") -> str:
-    """Return the remedy for a call that lacks an approval: the rule that allows it, for the configuration
-    `file`."""
+    """Return advice for a call without an approval: the rule to add to the configuration `file`."""
     names = f"server = {json.dumps(server)}, tool = {json.dumps(tool)}"
     return f'put {{ {names}, action = "allow" }} first in approvals.rules of {file}'

@@ -1,8 +1,8 @@
-"""The configuration of tools: frozen values, from Python, a file or the caller, and the approval of calls.
+"""The configuration of tools as frozen values, and the rules for the approval of calls.
 
-A tool is identified by its server's name and its own, written `server__tool`. Both names may contain `__`, so
-an id is compared with the known pairs and never split. Approval rules match the two names separately. The
-annotations of a server can make the default stricter, but change no rule.
+The id of a tool is its server's name and its own, written `server__tool`. Both names may contain `__`, so
+code compares an id with the known pairs, and never splits it. Approval rules match the two names separately.
+A server's annotations can make the default stricter, but change no rule.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class HandlerReference:
     module: str
     """A module's dotted name, or a path that ends in `.py`."""
     function: str
-    """Its name in the module, or the dotted name of a method."""
+    """The function's name in the module, or the dotted name of a method."""
     where: str
     """The file and key path that name it."""
     folder: Path | None = None
@@ -105,7 +105,7 @@ class HandlerReference:
 
 
 ResponseHandler = Callable[[ToolContent], ToolResponse | Awaitable[ToolResponse]]
-"""Sync (called in a thread) or async (awaited under trio)."""
+"""A function that turns a result into a response. A sync one runs in a thread, an async one under trio."""
 
 SEPARATOR: Final = "__"
 WILDCARDS: Final = frozenset("*?")
@@ -138,7 +138,7 @@ class Keep(enum.Enum):
 
 
 KEEP: Final = Keep.KEEP
-"""Keeps the configured handler, in a `ToolOverride`. (`None` removes it.)"""
+"""In a `ToolOverride`: leaves the configured handler. (`None` removes it.)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,21 +153,21 @@ class ToolConfig:
     tool_id: str
     """`server__tool`, or a pattern for such ids."""
     server: str | None = None
-    """None if only an id or a pattern of ids was given, as in a file."""
+    """The server's name; None if there is only an id or a pattern of ids, as in a file."""
     tool: str | None = None
     description: str | None = None
-    """Shown to the model instead of the server's own."""
+    """The description for the model, in place of the server's."""
     system_prompt: str | None = None
-    """Added to the model's system prompt while the tool is offered."""
+    """Text to add to the model's system prompt while the model can call the tool."""
     save_output: bool = True
     send_result_to_ai: bool = False
-    """True: the model gets the text (the handler's, if any). False: it learns that the result was delivered
-    to the user, and its turn ends."""
+    """True: the model gets the text (the handler's, if any). False: the model learns only that the user got
+    the result, and its turn ends."""
     response_handler: ResponseHandler | HandlerReference | None = None
     metadata: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Any JSON values, for middleware and the saved sidecar."""
     trust_structured: bool | None = None
-    """Overrides the field of `results.Policy`, as `turn` and `stops` do; None overrides nothing."""
+    """Overrides the field of `results.Policy`, as do `turn` and `stops`. None overrides nothing."""
     turn: Decision | None = None
     stops: Set[Stopper] | None = None
     source: str = field(default="", compare=False)
@@ -175,21 +175,21 @@ class ToolConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", _frozen(self.metadata))
-        object.__setattr__(self, "stops", _stops(self.stops))
-        _check(self, f"tool configuration {self.tool_id}")
+        object.__setattr__(self, "stops", _as_stops(self.stops))
+        _check_types(self, f"tool configuration {self.tool_id}")
 
     def fits(self, server: str, tool: str) -> bool:
         """Return True if this is for the tool `tool` of `server`. A server's name is taken literally."""
         if self.kind is Kind.DYNAMIC:
             return server == self.server
         if self.server is None or self.tool is None:
-            return _match(create_tool_id(server, tool), self.tool_id, self.kind)
-        return server == self.server and _match(tool, self.tool, self.kind)
+            return _matches(create_tool_id(server, tool), self.tool_id, self.kind)
+        return server == self.server and _matches(tool, self.tool, self.kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverride:
-    """Settings of one call. A field that is left out stays as configured.
+    """Settings of one call. Fields without a value stay as configured.
 
     Raises `ConfigError` for a value of the wrong type.
     """
@@ -206,8 +206,8 @@ class ToolOverride:
     def __post_init__(self) -> None:
         if self.metadata is not None:
             object.__setattr__(self, "metadata", _frozen(self.metadata))
-        object.__setattr__(self, "stops", _stops(self.stops))
-        _check(self, "tool override")
+        object.__setattr__(self, "stops", _as_stops(self.stops))
+        _check_types(self, "tool override")
 
     def given(self) -> dict[str, object]:
         """Return the fields that were set, by name."""
@@ -234,12 +234,12 @@ class ToolSettings(TypedDict, total=False):
 def create_tool_config(server: str, tool: str, **settings: Unpack[ToolSettings]) -> ToolConfig:
     """Configure one tool, or those of `server` that match if `tool` contains `*` or `?`.
 
-    `settings` are fields of `ToolConfig`, with its defaults. A configuration decides as a whole:
-    `send_result_to_ai` left at False is a decision too, and differs from no configuration, where the
-    classifier decides. Raises `ConfigError` for an empty name and for a value of the wrong type.
+    `settings` are fields of `ToolConfig`, with its defaults. A configuration decides as a whole: even the
+    default `send_result_to_ai=False` is a decision. Only without a configuration does the classifier decide.
+    Raises `ConfigError` for an empty name and for a value of the wrong type.
     """
-    _name(server, "server")
-    _name(tool, "tool")
+    _require_name(server, "server")
+    _require_name(tool, "tool")
     kind = Kind.PATTERN if WILDCARDS & set(tool) else Kind.EXACT
     return ToolConfig(kind=kind, tool_id=create_tool_id(server, tool), server=server, tool=tool, **settings)
 
@@ -249,7 +249,7 @@ def create_id_config(tool_id: str, **settings: Unpack[ToolSettings]) -> ToolConf
 
     The keys of a file are such ids: `home__play`, `home__*`, `*__search`. Otherwise as `create_tool_config`.
     """
-    _name(tool_id, "tool id")
+    _require_name(tool_id, "tool id")
     kind = Kind.PATTERN if WILDCARDS & set(tool_id) else Kind.EXACT
     return ToolConfig(kind=kind, tool_id=tool_id, **settings)
 
@@ -264,7 +264,7 @@ def create_dynamic_config(
 ) -> ToolConfig:
     """Configure the tools of `server` that have no other configuration, for servers whose tools are not
     known in advance. Their results go to the model. Raises `ConfigError`."""
-    _name(server, "server")
+    _require_name(server, "server")
     return ToolConfig(
         kind=Kind.DYNAMIC,
         tool_id=create_tool_id(server, "*"),
@@ -285,11 +285,11 @@ def fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
-def _match(text: str, pattern: str, kind: Kind) -> bool:
+def _matches(text: str, pattern: str, kind: Kind) -> bool:
     return text == pattern or (kind is Kind.PATTERN and fits(text, pattern))
 
 
-def _name(text: object, what: str) -> None:
+def _require_name(text: object, what: str) -> None:
     if not isinstance(text, str) or not text:
         raise ConfigError(f"tool configuration: expected a {what}'s name, got {text!r}")
 
@@ -300,7 +300,7 @@ def _frozen(metadata: Mapping[str, object] | None) -> Mapping[str, object]:
     return MappingProxyType(dict(metadata or {}))
 
 
-def _stops(kinds: Iterable[Stopper] | None) -> frozenset[Stopper] | None:
+def _as_stops(kinds: Iterable[Stopper] | None) -> frozenset[Stopper] | None:
     if kinds is None:
         return None
     if isinstance(kinds, str):
@@ -308,7 +308,7 @@ def _stops(kinds: Iterable[Stopper] | None) -> frozenset[Stopper] | None:
     return frozenset(kinds)
 
 
-def _check(config: ToolConfig | ToolOverride, where: str) -> None:
+def _check_types(config: ToolConfig | ToolOverride, where: str) -> None:
     """Raise `ConfigError` for a value of the wrong type: not every caller runs a type checker."""
 
     def check(name: str, expected: str, fits: Callable[[object], bool]) -> None:
@@ -386,12 +386,13 @@ class ApprovalRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalPolicy:
-    """Rules in order; the first that matches decides. Raises `ConfigError` for an invalid `default`."""
+    """Rules for calls, of which the first that matches decides. Raises `ConfigError` for an invalid
+    `default`."""
 
     rules: tuple[ApprovalRule, ...] = ()
     default: Action = "allow"
-    """Decides about a tool that no rule matches. The user chose the servers, so their tools run; but the user
-    is asked about a tool that declares itself destructive (`destructiveHint: true`)."""
+    """The action for a tool that no rule matches. Such tools run, because the user chose the servers; but a
+    tool that declares itself destructive (`destructiveHint: true`) needs the user's approval."""
 
     also: tuple[ApprovalPolicy, ...] = ()
     """Policies that can make a decision stricter."""
@@ -412,8 +413,8 @@ class ApprovalPolicy:
     def action(self, server: str, tool: str, *, destructive: bool) -> Action:
         """Return the action for a tool. `destructive`: the tool has an explicit `destructiveHint: true`.
 
-        The hint turns a default of `allow` into `ask`. It does not override the user's rules. (In the
-        protocol an absent hint means true as well, but only the explicit one counts here.)
+        The hint turns a default of `allow` into `ask`. It does not override the user's rules. (For the
+        protocol, an absent hint means true as well, but here only an explicit one counts.)
         """
         action = self._strictest(server, tool, destructive=destructive)
         is_approved = any(rule.fits(server, tool) for rule in self.approved)

@@ -63,20 +63,20 @@ def load_tool_configs(path: Path, *, reload: bool = False) -> ToolConfigs:
     Handlers that the file names are not imported. `reload` imports listed modules again. Raises
     `ConfigError`, with the file and the key path.
     """
-    return _tool_configs(_read(path), path, reload=reload)
+    return _configs_with_modules(_read(path), path, reload=reload)
 
 
 def load_project_configs(file: ProjectFile, *, reload: bool = False) -> ToolConfigs:
     """Load the configurations of an accepted file of the current directory, as `load_tool_configs`."""
     path = Path(file.path.name)
-    return _tool_configs(_checked(file.values, path), path, reload=reload)
+    return _configs_with_modules(_validate_file(file.values, path), path, reload=reload)
 
 
-def _tool_configs(file: ToolFile, path: Path, *, reload: bool) -> ToolConfigs:
+def _configs_with_modules(file: ToolFile, path: Path, *, reload: bool) -> ToolConfigs:
     listed: list[ToolConfig] = []
     for index, name in enumerate(file.modules or ()):
         where = place(path, ("modules", index))
-        _module_name(name, where)
+        _check_module_name(name, where)
         listed += configs_of(name, folder=path.parent, where=where, reload=reload)
     return ToolConfigs(_configs(file, path)).over(ToolConfigs(listed))
 
@@ -95,8 +95,8 @@ def default_approval_policy(
     Raises `ConfigError`.
     """
     environment = os.environ if environment is None else environment
-    used = file or default_tool_file(environment)
-    policy = ApprovalPolicy() if used is None else load_approval_policy(used)
+    chosen = file or default_tool_file(environment)
+    policy = ApprovalPolicy() if chosen is None else load_approval_policy(chosen)
     if file is not None:
         return policy
     trust = trust or Trust(environment=environment)
@@ -104,13 +104,13 @@ def default_approval_policy(
     if project is None or not trust.accepts(project):
         return policy
     path = Path(project.path.name)
-    return policy.tightened(_checked(project.values, path).approvals.policy(path))
+    return policy.tightened(_validate_file(project.values, path).approvals.policy(path))
 
 
 def default_tool_file(environment: Mapping[str, str]) -> Path | None:
     """Return the path of the user's own `playhead/tools.toml` or `tools.json`, if any.
 
-    Raises `ConfigError` if both exist, because one would be ignored silently.
+    Raises `ConfigError` if both exist, because only one would be used.
     """
     paths = [user_directory(environment) / name for name in USER_FILES]
     existing = [path for path in paths if path.is_file()]
@@ -125,22 +125,21 @@ def user_tool_file(environment: Mapping[str, str]) -> Path:
 
 
 def _read(path: Path) -> ToolFile:
-    return _checked(read_document(path, advice="create it, or leave out --tool-config"), path)
+    return _validate_file(read_document(path, advice="create it, or leave out --tool-config"), path)
 
 
-def _checked(values: object, path: Path) -> ToolFile:
+def _validate_file(values: object, path: Path) -> ToolFile:
     from playhead.config.tables import validate  # pydantic: not before a file is read
     from playhead.config.tools.tool_tables import ToolFile
 
     file = validate(ToolFile, values, path=path)
-    # Checked with every read: a misspelt rule should not be reported only by the first chat.
-    file.approvals.policy(path)
+    file.approvals.policy(path)  # check the rules at every read, not only in the first chat
     return file
 
 
 def _configs(file: ToolFile, path: Path) -> Iterator[ToolConfig]:
     for key, entry in file.tools.items():
-        yield _tool(key, entry, path)
+        yield _tool_config(key, entry, path)
     dynamic = file.dynamic
     servers = dynamic.servers
     if servers is None and dynamic.model_fields_set:
@@ -159,7 +158,7 @@ def _configs(file: ToolFile, path: Path) -> Iterator[ToolConfig]:
         )
 
 
-def _tool(key: str, entry: ToolTable, path: Path) -> ToolConfig:
+def _tool_config(key: str, entry: ToolTable, path: Path) -> ToolConfig:
     where = place(path, ("tools", key))
     server, tool = entry.server, entry.tool
     if (server is None) != (tool is None):
@@ -176,7 +175,7 @@ def _tool(key: str, entry: ToolTable, path: Path) -> ToolConfig:
     settings: dict[str, Any] = dict(entry) | {
         "save_output": entry.save_output is not False,
         "send_result_to_ai": entry.send_result_to_ai is True,
-        "response_handler": _handler(entry.response_handler, path, f"{where}.response_handler"),
+        "response_handler": _handler_reference(entry.response_handler, path, f"{where}.response_handler"),
         "source": str(path),
     }
     del settings["server"], settings["tool"]
@@ -187,26 +186,26 @@ def _tool(key: str, entry: ToolTable, path: Path) -> ToolConfig:
     return create_tool_config(server, tool, **settings)
 
 
-def _handler(text: str | None, path: Path, where: str) -> HandlerReference | None:
+def _handler_reference(text: str | None, path: Path, where: str) -> HandlerReference | None:
     if text is None:
         return None
     parts = _HANDLER.fullmatch(text)
     if parts is None:
         raise ConfigError(f"{where}: expected 'package.module:function' or 'file.py:function', got {text!r}")
-    _module_name(parts["module"], where)
+    _check_module_name(parts["module"], where)
     return HandlerReference(
         module=parts["module"], function=parts["function"], where=where, folder=path.parent
     )
 
 
-def _module_name(name: str, where: str) -> None:
+def _check_module_name(name: str, where: str) -> None:
     if not name.endswith(".py") and _MODULE.fullmatch(name) is None:
         raise ConfigError(
             f"{where}: expected a module's name (package.module) or a path that ends in .py, got {name!r}"
         )
 
 
-# --- the default places --------------------------------------------------------------------------------
+# --- sources -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
-"""Resolution of a tool's configuration: layers are consulted in order, and the first match decides.
+"""Resolution of a tool's configuration: the first layer with a match decides.
 
 call-time override > exact id > pattern > the server's own entry > dynamic default > none
 
-Static configurations (the first four) always take precedence over dynamic ones. A configuration decides as a
-whole: nothing is merged from lower layers. Two things are applied field by field: a call's `ToolOverride`,
-and the server's `trust_structured`, which applies to tools that do not set their own.
+The layer that decides does so as a whole, without merging fields from lower layers. Two settings apply field
+by
+field: a call's `ToolOverride`, and the server's `trust_structured`, for tools that do not set their own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Delivery(enum.StrEnum):
     USER = "user"
     """The user gets the text; the model learns only that, and its turn ends: `send_result_to_ai = false`."""
     PLAN = "plan"
-    """Nothing is configured: the classifier decides."""
+    """The classifier decides, because nothing is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,8 @@ class Resolution:
     server: str
     tool: str
     config: ToolConfig | None
-    """Includes the call's override. None if nothing is configured; the call runs nevertheless."""
+    """The configuration with the call's override; None if nothing is configured, and then the call runs,
+    too."""
     layer: Layer
     """The layer that decided."""
     looked_at: tuple[Step, ...]
@@ -137,7 +138,7 @@ class ToolConfigs:
     def __init__(self, configs: Iterable[ToolConfig] = ()) -> None:
         tier: dict[object, ToolConfig] = {}
         for config in configs:
-            other = tier.setdefault(_key(config), config)
+            other = tier.setdefault(_identity(config), config)
             if other is not config:
                 raise ConfigError(
                     f"{config.source or 'tool configuration'}: {config.tool_id} is configured already"
@@ -178,45 +179,34 @@ class ToolConfigs:
         `override` is for one call: a `ToolConfig` replaces every other configuration, a `ToolOverride` only
         the fields that it sets. `server_config` is the server's entry in the servers file. Never raises.
         """
-        consulted = (
-            self._call(override),
-            self._exact(server, tool),
-            self._pattern(server, tool),
-            _of_server(server, tool, server_config),
-            self._dynamic(server),
+        layers = (
+            self._call_layer(override),
+            self._exact_layer(server, tool),
+            self._pattern_layer(server, tool),
+            _server_layer(server, tool, server_config),
+            self._dynamic_layer(server),
         )
-        deciding = next((layer for layer in consulted if layer.config is not None), None)
+        deciding = next((each for each in layers if each.config is not None), None)
         config, decided_by = None, dict[str, Layer]()
         if deciding is not None and deciding.config is not None:
             config = deciding.config
-            decided_by = dict.fromkeys(_fields_of(deciding), deciding.layer)
-        partial = override.given() if isinstance(override, ToolOverride) else {}
-        if partial:
-            config = replace(config or _bare(server, tool), **partial)  # type: ignore[arg-type] # by its names
-            decided_by |= dict.fromkeys(partial, Layer.CALL)
+            decided_by = dict.fromkeys(_decided_fields(deciding), deciding.layer)
+        fields = override.given() if isinstance(override, ToolOverride) else {}
+        if fields:
+            config = replace(config or _empty_config(server, tool), **fields)  # type: ignore[arg-type] # by its names
+            decided_by |= dict.fromkeys(fields, Layer.CALL)
         trust = None if config is None else config.trust_structured
-        of_server = None if server_config is None else server_config.trust_structured
-        if trust is None and of_server is not None:
-            trust = of_server
+        server_trust = None if server_config is None else server_config.trust_structured
+        if trust is None and server_trust is not None:
+            trust = server_trust
             decided_by["trust_structured"] = Layer.SERVER
-        is_none = deciding is None
         deciding_layer = Layer.NONE if deciding is None else deciding.layer
-        steps = [
-            Step(
-                layer=each.layer,
-                found=each.config is not None or (each.layer is Layer.CALL and bool(partial)),
-                decided=each.layer is deciding_layer or (each.layer is Layer.CALL and bool(partial)),
-                said=each.description,
-            )
-            for each in consulted
-        ]
-        steps.append(Step(layer=Layer.NONE, found=is_none, decided=is_none and not partial, said=_NOTHING))
         return Resolution(
             server=server,
             tool=tool,
             config=config,
-            layer=Layer.CALL if partial else deciding_layer,
-            looked_at=tuple(steps),
+            layer=Layer.CALL if fields else deciding_layer,
+            looked_at=_steps(layers, deciding_layer, has_override=bool(fields)),
             decided_by=decided_by,
             trust_structured=trust,
         )
@@ -232,7 +222,7 @@ class ToolConfigs:
             if tool_id.startswith(prefix := server + SEPARATOR) and tool_id != prefix
         )
 
-    def _call(self, override: ToolConfig | ToolOverride | None) -> _Consulted:
+    def _call_layer(self, override: ToolConfig | ToolOverride | None) -> _Consulted:
         match override:
             case ToolConfig():
                 return _Consulted(Layer.CALL, override, "a whole configuration")
@@ -241,23 +231,22 @@ class ToolConfigs:
             case _:
                 return _Consulted(Layer.CALL, None, "no override")
 
-    def _exact(self, server: str, tool: str) -> _Consulted:
+    def _exact_layer(self, server: str, tool: str) -> _Consulted:
         tool_id = create_tool_id(server, tool)
         keys = ((Kind.EXACT, server, tool, tool_id), (Kind.EXACT, None, None, tool_id))
-        config = self._first(*keys)
+        config = self._first_match(*keys)
         return _Consulted(Layer.EXACT, config, _place(config) if config else f"nothing for {tool_id}")
 
-    def _first(self, *keys: object) -> ToolConfig | None:
+    def _first_match(self, *keys: object) -> ToolConfig | None:
         """Return the configuration for the first of `keys` in the first tier that has any of them."""
         return next((tier[key] for tier in self._tiers for key in keys if key in tier), None)
 
-    def _pattern(self, server: str, tool: str) -> _Consulted:
-        ranked = {
-            _key(config): (_rank(config, tier), config)
-            for tier in reversed(range(len(self._tiers)))
-            for config in self._tiers[tier].values()
-            if config.kind is Kind.PATTERN and config.fits(server, tool)
-        }
+    def _pattern_layer(self, server: str, tool: str) -> _Consulted:
+        ranked: dict[object, tuple[tuple[object, ...], ToolConfig]] = {}
+        for number, tier in reversed(list(enumerate(self._tiers))):  # a higher tier replaces a lower one
+            for config in tier.values():
+                if config.kind is Kind.PATTERN and config.fits(server, tool):
+                    ranked[_identity(config)] = _pattern_rank(config, number), config
         fitting = [config for _, config in sorted(ranked.values(), key=lambda pair: pair[0])]
         if not fitting:
             return _Consulted(Layer.PATTERN, None, "no pattern fits")
@@ -265,8 +254,8 @@ class ToolConfigs:
         description = _place(fitting[0]) + (f"; less specific: {others}" if others else "")
         return _Consulted(Layer.PATTERN, fitting[0], description)
 
-    def _dynamic(self, server: str) -> _Consulted:
-        config = self._first((Kind.DYNAMIC, server, None, create_tool_id(server, "*")))
+    def _dynamic_layer(self, server: str) -> _Consulted:
+        config = self._first_match((Kind.DYNAMIC, server, None, create_tool_id(server, "*")))
         place = f" in {config.source}" if config and config.source else ""
         description = f"{server} is listed{place}" if config else f"{server} is not listed"
         return _Consulted(Layer.DYNAMIC, config, description)
@@ -280,28 +269,41 @@ class _Consulted(NamedTuple):
     description: str
 
 
-_NOTHING: Final = "no handler, nothing saved, the classifier decides who gets the text"
+_NO_CONFIG: Final = "no handler, nothing saved, the classifier decides who gets the text"
 
 
-def _of_server(server: str, tool: str, entry: ServerConfig | None) -> _Consulted:
+def _steps(layers: Iterable[_Consulted], deciding_layer: Layer, *, has_override: bool) -> tuple[Step, ...]:
+    """Describe each layer. With a `ToolOverride` both the call and the first layer with a match decide."""
+    steps = []
+    for each in layers:
+        overrides = each.layer is Layer.CALL and has_override
+        found = each.config is not None or overrides
+        decided = each.layer is deciding_layer or overrides
+        steps.append(Step(layer=each.layer, found=found, decided=decided, said=each.description))
+    is_none = deciding_layer is Layer.NONE
+    decided = is_none and not has_override
+    return (*steps, Step(layer=Layer.NONE, found=is_none, decided=decided, said=_NO_CONFIG))
+
+
+def _server_layer(server: str, tool: str, entry: ServerConfig | None) -> _Consulted:
     """Consult the server's own entry, which can only decide who gets the text."""
     if entry is None:
         return _Consulted(Layer.SERVER, None, f"{server} has no entry in a servers file")
     if entry.send_result_to_ai is None:
         return _Consulted(Layer.SERVER, None, f"the entry of {server} has no send_result_to_ai")
     description = f"the entry of {server} says send_result_to_ai = {str(entry.send_result_to_ai).lower()}"
-    config = replace(_bare(server, tool), send_result_to_ai=entry.send_result_to_ai)
+    config = replace(_empty_config(server, tool), send_result_to_ai=entry.send_result_to_ai)
     return _Consulted(Layer.SERVER, config, description)
 
 
-def _bare(server: str, tool: str) -> ToolConfig:
-    """Return the base of an override if nothing is configured: nothing is saved."""
-    # Not by create_tool_config: a server may call its tool "" or "*", and it is still a tool.
+def _empty_config(server: str, tool: str) -> ToolConfig:
+    """Return a configuration that an override can change. It saves nothing."""
+    # `create_tool_config` would refuse a tool called "" and take "*" for a pattern.
     tool_id = create_tool_id(server, tool)
     return ToolConfig(kind=Kind.EXACT, tool_id=tool_id, server=server, tool=tool, save_output=False)
 
 
-def _fields_of(consulted: _Consulted) -> tuple[str, ...]:
+def _decided_fields(consulted: _Consulted) -> tuple[str, ...]:
     """Name the fields that a layer decides."""
     if consulted.layer is Layer.SERVER:
         return ("send_result_to_ai",)
@@ -312,13 +314,13 @@ def _place(config: ToolConfig) -> str:
     return f"{config.tool_id} in {config.source}" if config.source else config.tool_id
 
 
-def _rank(config: ToolConfig, tier: int) -> tuple[int, int, int, bool, str]:
-    """Return the sort key of a pattern. The order of precedence: the most literal characters, the fewest `*`,
-    the tier, a server named separately, then alphabetically."""
+def _pattern_rank(config: ToolConfig, tier: int) -> tuple[int, int, int, bool, str]:
+    """Return the sort key of a pattern: first the one with the most literal characters, then the fewest `*`,
+    then the highest tier, then one with a separate server name, then alphabetically."""
     pattern = config.tool_id if config.tool is None else config.tool
-    wild = sum(char in WILDCARDS for char in pattern)
-    return (wild - len(config.tool_id), pattern.count("*"), tier, config.tool is None, config.tool_id)
+    n_wildcards = sum(1 for char in pattern if char in WILDCARDS)
+    return (n_wildcards - len(config.tool_id), pattern.count("*"), tier, config.tool is None, config.tool_id)
 
 
-def _key(config: ToolConfig) -> object:
+def _identity(config: ToolConfig) -> object:
     return (config.kind, config.server, config.tool, config.tool_id)

@@ -1,7 +1,8 @@
-"""User-supplied Python: modules that configure tools, and response handlers.
+"""The user's Python: modules that configure tools, and response handlers.
 
-A module lists its configurations in `TOOL_CONFIGS`: one `ToolConfig` or several. All modules of a package are
-read, which allows one per tool. Modules are imported only when needed, and never chosen by a server.
+A module lists its configurations in `TOOL_CONFIGS`: one `ToolConfig` or several. For a package this includes
+all of its modules, so that each may configure one tool. A module is imported only when needed, and no server
+can choose one.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ FILE_SUFFIX: Final = ".py"
 def import_named(name: str, *, folder: Path | None, where: str, reload: bool = False) -> ModuleType:
     """Import the module `name`: a dotted name, or a path that ends in `.py`, relative to `folder`.
 
-    A file that has changed is read anew; a module by name only with `reload`. Raises `ConfigError`, beginning
-    with `where`, for any failure.
+    It imports a file again if the file has changed, but a module by name only with `reload`. Raises
+    `ConfigError`, beginning with `where`, for any failure.
     """
     try:
         if name.endswith(FILE_SUFFIX):
@@ -56,7 +57,7 @@ def import_named(name: str, *, folder: Path | None, where: str, reload: bool = F
 
 def _import_file(path: Path) -> ModuleType:
     source = path.read_bytes()
-    # Named by its content: a changed file is a new module, and an unchanged one does not run twice.
+    # The content is part of the name, so a changed file is a new module, and an unchanged one runs only once.
     digest = hashlib.sha256(str(path.absolute()).encode() + b"\0" + source).hexdigest()
     name = f"playhead_tool_{digest[:16]}"
     if name in sys.modules:
@@ -65,9 +66,9 @@ def _import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs, as the import system does: dataclasses look themselves up
+    sys.modules[name] = module  # before it runs, as the import system does: dataclasses look it up
     try:
-        # Without the loader, which would reuse stale bytecode of the same second and size.
+        # The loader would reuse stale bytecode of a source with the same second and size.
         exec(compile(source, path, "exec"), module.__dict__)
     except BaseException:  # also on interrupt: the next import must not find an incomplete module
         del sys.modules[name]
@@ -76,7 +77,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 GROUP: Final = "playhead.tool_configs"
-"""The entry points of installed packages: `NAME = "package.module"` or `"package.module:ATTRIBUTE"`."""
+"""The group of entry points: `NAME = "package.module"` or `NAME = "package.module:ATTRIBUTE"`."""
 ATTRIBUTE: Final = "TOOL_CONFIGS"
 
 
@@ -97,7 +98,7 @@ def get_tool_configs(
         # Sorted, so that the order does not depend on sys.path.
         points = importlib.metadata.entry_points(group=GROUP)
         for point in sorted(points, key=lambda point: (point.name, point.value)):
-            installed += _of_entry_point(point, reload=reload)
+            installed += _configs_of_entry_point(point, reload=reload)
     return ToolConfigs(named).over(ToolConfigs(installed))
 
 
@@ -113,7 +114,7 @@ def configs_of(
         if offered is not None:
             source = name if name.endswith(FILE_SUFFIX) else inner.__name__
             # A package often re-exports the configurations of its modules.
-            configs += [config for config in _as_configs(offered, source, where) if config not in configs]
+            configs += [config for config in _check_configs(offered, source, where) if config not in configs]
     if not configs:
         raise ConfigError(
             f"{where}: {name} configures nothing; expected {ATTRIBUTE} in it: a ToolConfig or several"
@@ -133,17 +134,18 @@ def _modules_of(
         yield from _modules_of(f"{module.__name__}.{inner}", folder=folder, where=where, reload=reload)
 
 
-def _of_entry_point(point: importlib.metadata.EntryPoint, *, reload: bool) -> list[ToolConfig]:
+def _configs_of_entry_point(point: importlib.metadata.EntryPoint, *, reload: bool) -> list[ToolConfig]:
     package = point.dist.name if point.dist is not None else "an installed package"
     where = f"entry point {point.name} of {package}"
     if not point.attr:
         return configs_of(point.module, folder=None, where=where, reload=reload)
     module = import_named(point.module, folder=None, where=where, reload=reload)
-    return _as_configs(_member(module, point.attr, point.module, where), point.module, where)
+    return _check_configs(_member_at(module, point.attr, point.module, where), point.module, where)
 
 
-def _member(module: ModuleType, path: str, name: str, where: str) -> object:
-    """Return the member at a dotted path in `module`, whose name is `name`. Raises `ConfigError`."""
+def _member_at(module: ModuleType, path: str, name: str, where: str) -> object:
+    """Return the member at a dotted `path` in `module`. Raises `ConfigError`, which calls the module
+    `name`."""
     member: object = module
     for part in path.split("."):
         member = getattr(member, part, None)
@@ -152,7 +154,7 @@ def _member(module: ModuleType, path: str, name: str, where: str) -> object:
     return member
 
 
-def _as_configs(offered: object, module: str, where: str) -> list[ToolConfig]:
+def _check_configs(offered: object, module: str, where: str) -> list[ToolConfig]:
     items = [offered] if isinstance(offered, ToolConfig) else offered
     if not isinstance(items, Iterable) or isinstance(items, str):
         raise ConfigError(
@@ -170,7 +172,7 @@ def _as_configs(offered: object, module: str, where: str) -> list[ToolConfig]:
 
 
 MESSAGE_CHARS: Final = 500
-"""Limits the quotation of a handler's exception: some libraries quote their entire input."""
+"""Limits the quoted text of a handler's exception, because some libraries quote their entire input."""
 
 
 async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
@@ -192,7 +194,7 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
             f"{config.tool_id} has no response_handler; check for one before calling run_handler"
         )
     name = handler_name(handler)
-    # The handler of a pattern failed for one tool: name that one.
+    # A pattern's handler may fail for one of its tools, so errors name the tool of the result.
     tool_id = create_tool_id(content.server, content.tool) if content.server else config.tool_id
     function: ResponseHandler
     if isinstance(handler, HandlerReference):
@@ -207,7 +209,7 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
         if _is_async(function):
             answer = function(content)
         else:
-            # In a tuple: trio would refuse the coroutine of a function that wraps an async one.
+            # The tuple hides the coroutine of a function that wraps an async one, which trio would refuse.
             (answer,) = await trio.to_thread.run_sync(lambda: (function(content),), abandon_on_cancel=True)
         if inspect.isawaitable(answer):
             answer = await answer
@@ -242,7 +244,7 @@ def handler_name(handler: ResponseHandler | HandlerReference) -> str:
 def load_handler(reference: HandlerReference) -> ResponseHandler:
     """Import the handler that `reference` names. Raises `ConfigError` with the key path."""
     module = import_named(reference.module, folder=reference.folder, where=reference.where)
-    handler = _member(module, reference.function, reference.module, reference.where)
+    handler = _member_at(module, reference.function, reference.module, reference.where)
     if not callable(handler):
         raise ConfigError(
             f"{reference.where}: expected a function, {reference} is a {type(handler).__name__}"

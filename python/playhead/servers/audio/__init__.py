@@ -1,7 +1,7 @@
-"""The example audio server: it finds music, links to it, and reads it in ranges. Its options are here.
+"""The example audio server, which finds music, links to it, and serves it in ranges.
 
-`audio_tools.py` answers its requests; `audio_server.py` runs it, or opens it in this process. This module
-imports little, so that the command line shows its help at once.
+`audio_tools.py` answers requests; `audio_server.py` runs the server, or opens it in this process. This module
+has the options. It imports little, so that the command line shows its help at once.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class AudioServerOptions(ListenOptions):
     transport: Transport = "stdio"
     port: int = 3001
     library: Path | None = None
-    """A directory of music. None is the piece shipped with the package."""
+    """A directory of music. None is the piece of music in the package."""
     state_directory: Path | None = None
-    """The directory of the key that signs the user's links, which then work after a restart and in other
-    processes. With None they end with this process."""
+    """The directory of the key that signs links, so that they work after a restart and in other processes.
+    With None, links end with this process."""
     allow_origins: tuple[str, ...] = ()
-    """The origins (`http://host:port`) that may be read even if their address is not global."""
+    """The origins (`http://host:port`) that the server may read even if their address is not global."""
     mixer: MixerKind = "system"
     mixer_environment: Mapping[str, str] | None = field(default=None, repr=False)
     """The environment of the system's mixer commands. None is the environment of this process."""

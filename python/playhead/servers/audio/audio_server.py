@@ -44,10 +44,10 @@ async def serve(
 ) -> None:
     """Serve until stdin ends (stdio), SIGTERM arrives (HTTP, WebSocket) or it is cancelled.
 
-    Over HTTP and WebSocket one line with the server's URL goes to stderr, and the URL is the task status;
-    over stdio nothing is written but MCP messages, and the task status is None, as it is for `dial`.
-    Cancelled, it closes every connection at once. On SIGTERM (received in the main thread only) requests in
-    flight have 30 s to finish.
+    Over HTTP and WebSocket it writes one line with the server's URL to stderr, and the URL is the task
+    status. Over stdio it writes only MCP messages, and the task status is None, as with `dial`. If cancelled,
+    it closes every connection at once. On SIGTERM (in the main thread only), the requests in flight have 30 s
+    to finish.
 
     Raises:
         UsageError: the server cannot listen on the address, or the library, an origin, the certificate or the
@@ -55,7 +55,7 @@ async def serve(
         ConfigError: the library's `library.json` is invalid.
         ConnectError: the endpoint of `options.dial` refuses this server.
     """
-    # Check the options first, outside any nursery, which would wrap the error in a group.
+    # Check the options before a nursery opens, which would wrap an error in a group.
     if options.dial is not None:
         check_endpoint(options.dial)
     origins = parse_origins(options.allow_origins)
@@ -76,7 +76,7 @@ async def serve(
         url = base_url(sock, scheme=scheme) + MCP_PATH
         files = FileDownloads()
         async with open_audio_server(options, library=library, origins=origins, files=files) as server:
-            # A link has its own signature, and is fetched without other credentials.
+            # A link has its own signature, and clients fetch it without other credentials.
             app = access.protect(_app(server, options, files), without_token=[f"{files.path}/"])
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(serve_until_sigterm, app, sock, tls=tls))
@@ -100,11 +100,11 @@ async def open_audio_server(
     origins: frozenset[Origin] | None = None,
     files: FileDownloads | None = None,
 ) -> AsyncIterator[Server[dict[str, Any]]]:
-    """Open the audio server as an SDK server, with its origin running: for `serve`, or to connect in process.
+    """Open the audio server as an SDK server, and run its origin: for `serve`, or to connect in this process.
 
-    The transport options are ignored. `library` and `origins` are made from the options by default. With
-    `files`, which the caller serves, the resource is offered as a file. Leaving the context stops the origin
-    and closes every connection to it, at once.
+    It ignores the transport options. By default it makes `library` and `origins` from the options. With
+    `files`, which the caller serves, it offers the resource as a file. The end of the context stops the
+    origin, and closes every connection to it at once.
 
     Raises:
         UsageError, ConfigError: as `serve`.

@@ -5,8 +5,8 @@ The resource `resource://read_from_http` is a range of a URL. The URL is plain, 
 reserved characters survive a URI template. docs/ranged-resources.md has the forms in which a client states
 the range.
 
-A link to the library is read from its file, whichever process of the user made it (`media_links`); any other
-URL is fetched.
+For a link to the library, the server reads the file, whichever process of the user made the link
+(`media_links`). It fetches any other URL.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ _Context = ServerRequestContext[dict[str, Any]]
 
 @dataclass(slots=True, kw_only=True)
 class AudioTools:
-    """The handlers and their data, which any number of sessions may share."""
+    """The request handlers and their data. Any number of sessions may share them."""
 
     library: Library
     links: MediaLinks
@@ -132,7 +132,7 @@ class AudioTools:
     files: FileDownloads | None = None
     """Offers the resource as a file over HTTP; None offers none."""
     speech: Speech | None = None
-    """The speech of the server, once `server` was called; None if espeak-ng is not installed."""
+    """The speech of the server. None before `server` is called, and if espeak-ng is not installed."""
 
     def server(self) -> Server[dict[str, Any]]:
         """Return a server of the SDK, for any transport."""
@@ -164,17 +164,18 @@ class AudioTools:
     async def read(self, start: int, end: int, *, url: str) -> ResourceBytes:
         """Read `[start, end)` of a URL.
 
-        A link to the library is read from its file, and refused if that has changed since. Any other URL is
-        fetched: a request that the origin does not answer in time is repeated once, after a second, and
-        cancelling closes it.
+        For a link to the library it reads the file, unless the file has changed since. It fetches any other
+        URL. If the origin does not answer in time, it tries once more, after a second. Cancellation closes
+        the request.
 
         Raises:
-            MCPError: -32602 if the URL is invalid or may not be fetched, -32603 if fetching failed.
+            MCPError: -32602 if the URL is invalid or may not be fetched, or the file has changed; -32603 if
+                the fetch failed.
         """
-        url = _decoded_url(url)
+        url = _decode_url(url)
         path = path_of(url)
         if path is not None and (signed := self.links.open(path)) is not None:
-            return await _from_library(signed, start, end)
+            return await _read_from_library(signed, start, end)
         try:
             answer = await self._fetch(url, start, end)
         except RangePastEndError:
@@ -239,15 +240,15 @@ class AudioTools:
     def _music_player(self, arguments: Mapping[str, object]) -> types.CallToolResult:
         query = arguments.get("query")
         if not isinstance(query, str):
-            return _failed(f"query: expected a string (a title, or a part of it), got {query!r:.80}")
+            return _error_result(f"query: expected a string (a title, or a part of it), got {query!r:.80}")
         track = self.library.find(query)
         if track is None:
             titles = "\n".join(f"- {track.title}" for track in self.library.tracks)
-            return _failed(f"No title is like {query[:200]!r}. The titles are:\n{titles}")
+            return _error_result(f"No title is like {query[:200]!r}. The titles are:\n{titles}")
         try:
             path, status = self.links.sign(track)
         except OSError as error:
-            return _failed(f"{track.title!r} cannot be read any more: {error.strerror}")
+            return _error_result(f"{track.title!r} cannot be read any more: {error.strerror}")
         link = types.ResourceLink(
             type="resource_link",
             uri=URI,
@@ -263,11 +264,11 @@ class AudioTools:
     async def _set_volume(self, arguments: Mapping[str, object]) -> types.CallToolResult:
         volume = arguments.get("volume")
         if isinstance(volume, bool) or not isinstance(volume, int) or not 1 <= volume <= 100:
-            return _failed(f"volume: expected an integer from 1 to 100, got {volume!r:.80}")
+            return _error_result(f"volume: expected an integer from 1 to 100, got {volume!r:.80}")
         try:
             means = await self.mixer.set_volume(volume)
         except PlayheadError as error:
-            return _failed(f"The volume was not set: {error}")
+            return _error_result(f"The volume was not set: {error}")
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=f"Volume set to {volume} ({means}).")]
         )
@@ -278,9 +279,9 @@ class AudioTools:
         text, waits = arguments.get("text"), arguments.get("wait", False)
         if not isinstance(text, str) or not text.strip() or len(text) > TEXT_CHARS:
             got = f"{len(text)} characters" if isinstance(text, str) else repr(text)[:80]
-            return _failed(f"text: expected a string of 1 to {TEXT_CHARS} characters, got {got}")
+            return _error_result(f"text: expected a string of 1 to {TEXT_CHARS} characters, got {got}")
         if not isinstance(waits, bool):
-            return _failed(f"wait: expected true or false, got {waits!r:.80}")
+            return _error_result(f"wait: expected true or false, got {waits!r:.80}")
         link = await speech.link(text)
         if waits:
             await _report_link(context, link)
@@ -289,7 +290,7 @@ class AudioTools:
 
 
 async def _report_link(context: _Context, link: types.ResourceLink) -> None:
-    """Name `link` in a report of the call's progress, if the client has asked for reports."""
+    """Send `link` in a progress report of the call, if the client has asked for reports."""
     token = (context.params or {}).get("_meta", {}).get("progressToken")
     if not isinstance(token, str | int):
         return
@@ -301,7 +302,7 @@ async def _report_link(context: _Context, link: types.ResourceLink) -> None:
     await context.session.send_notification(types.ProgressNotification(params=params), context.request_id)
 
 
-async def _from_library(signed: SignedTrack, start: int, end: int) -> ResourceBytes:
+async def _read_from_library(signed: SignedTrack, start: int, end: int) -> ResourceBytes:
     piece = await read_file(signed.track.path, start, end)
     if piece.etag != signed.etag:
         raise MCPError(
@@ -313,7 +314,7 @@ async def _from_library(signed: SignedTrack, start: int, end: int) -> ResourceBy
     return replace(piece, mime_type=signed.track.mime_type, name=signed.track.id)
 
 
-def _decoded_url(text: str) -> str:
+def _decode_url(text: str) -> str:
     if ":" in text:  # base64url has no colon, so this is a plain URL
         return text
     try:
@@ -326,7 +327,7 @@ def _decoded_url(text: str) -> str:
     return url
 
 
-def _failed(text: str) -> types.CallToolResult:
+def _error_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 

@@ -1,4 +1,4 @@
-"""The music that the server knows: the audio files of one directory, found by title."""
+"""The music of the server: the audio files of one directory, which it finds by title."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from playhead.content.audio import SNIFF_BYTES, mime_of_file
 from playhead.errors import ConfigError, UsageError
 
 TITLES_FILE = "library.json"
-_CLOSE_ENOUGH = 0.6
-"""The least similarity of a title and a query, difflib's default: "frist lihgt" finds "First Light", a random
-word finds nothing."""
+_MIN_SIMILARITY = 0.6
+"""The lowest similarity of a title and a query that match. With difflib's default, "frist lihgt" finds "First
+Light", and a random word finds nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Track:
 
 @dataclass(frozen=True, kw_only=True)
 class Library:
-    """Tracks in the order of their titles; the shipped piece if no directory is given."""
+    """Tracks in the order of their titles."""
 
     tracks: tuple[Track, ...]
 
@@ -44,11 +44,12 @@ class Library:
 
     @classmethod
     def scan(cls, directory: Path | None = None) -> Library:
-        """Read a directory (not its subdirectories). Blocking; call it from a thread.
+        """Read a directory (not its subdirectories); None is the music in the package. Blocks; call it in a
+        thread.
 
-        Every audio file belongs to the library, whether anything here plays it or not. A title is the file's
-        name without suffix, `_` as a space, unless `library.json` in the directory (an object of file names
-        and titles) gives another.
+        Every audio file belongs to the library, whether playhead can play it or not. Its title is in
+        `library.json` in the directory (an object of file names and titles). Otherwise the title is the
+        file's name without its suffix and with spaces for `_`.
 
         Raises:
             UsageError: the directory does not exist, or has no audio file.
@@ -61,7 +62,9 @@ class Library:
             )
         titles = _read_titles(where / TITLES_FILE)
         tracks = [
-            track for path in where.iterdir() if (track := _track(path, titles.get(path.name))) is not None
+            track
+            for path in where.iterdir()
+            if (track := _track_of_file(path, titles.get(path.name))) is not None
         ]
         if not tracks:
             raise UsageError(f"expected audio files in {str(where)!r}, got none; give another --library")
@@ -72,10 +75,10 @@ class Library:
         return self._by_id.get(track_id)
 
     def find(self, query: str) -> Track | None:
-        """Find the track whose title fits best; None if no title is near. An empty query finds the first.
+        """Find the track whose title fits best; None if no title is similar. An empty query finds the first.
 
-        Upper and lower case do not matter. In order: the same title, a title that contains the query (the
-        shortest), a title with all its words, a title that the query contains, a title spelt alike.
+        Case does not matter. The order of precedence is: the same title, the shortest title that contains the
+        query, one with all words of the query, one that the query contains, one with a similar spelling.
         """
         query = " ".join(query.casefold().split())
         if not query:
@@ -88,7 +91,7 @@ class Library:
         words = _words(query)
         candidates += [title for title in by_length if words and words <= _words(title)]
         candidates += [title for title in reversed(by_length) if title in query]
-        candidates += difflib.get_close_matches(query, by_length, n=1, cutoff=_CLOSE_ENOUGH)
+        candidates += difflib.get_close_matches(query, by_length, n=1, cutoff=_MIN_SIMILARITY)
         return titles[candidates[0]] if candidates else None
 
 
@@ -96,7 +99,7 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text))
 
 
-def _track(path: Path, title: str | None) -> Track | None:
+def _track_of_file(path: Path, title: str | None) -> Track | None:
     if not path.is_file() or mime_of_file(path.name, b"") is None:
         return None
     head = b""
@@ -106,7 +109,7 @@ def _track(path: Path, title: str | None) -> Track | None:
         return None
     digest = hashlib.sha256(path.name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     suffix = path.suffix.lower()
-    # A file name may hold bytes that are not UTF-8; a title goes into JSON, which cannot.
+    # A file name may contain bytes that are not UTF-8, but JSON, and so a title, may not.
     stem = path.stem.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return Track(
         id=digest + suffix,

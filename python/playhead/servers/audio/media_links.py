@@ -1,8 +1,8 @@
 """The signed paths of a library's tracks: `/media/SIGNATURE/VERSION/ID`.
 
-The key that signs them is the user's, not the process's. So a link works after a restart, on another port,
-and in every process of the user that serves the file. It names one version of one track: no path leads out of
-the library, or to bytes that the link was not made for.
+A key of the user, not of the process, signs them. So a link works after a restart, on another port, and in
+every process of the user that serves the file. It names one version of one track, so that no path leads out
+of the library, or to bytes that the link was not made for.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _PATH: Final = re.compile(r"/media/([^/]+)/([^/]+)/([^/]+)")
 
 @dataclass(frozen=True, slots=True)
 class SignedTrack:
-    """A track, and the version of it that a link was made for."""
+    """A track, and its version at the time when the link was made."""
 
     track: Track
     etag: str
 
 
 class MediaLinks:
-    """Makes the links of a library, and reads those that any process with the same key has made."""
+    """Makes the links of a library, and opens the links that any process with the same key has made."""
 
     def __init__(self, library: Library, *, key: bytes) -> None:
         self._library = library
@@ -51,8 +51,9 @@ class MediaLinks:
         return f"/media/{self._signature(version, track.id)}/{version}/{track.id}", status
 
     def open(self, path: str) -> SignedTrack | None:
-        """Return the track that a path names; None if no process with this key made it, or if this library
-        does not have it. Its file may have changed since: compare the entity tag of what is read."""
+        """Return the track that a path names; None if no process with this key made the path, or if this
+        library does not have the track. Its file may have changed since, so compare the entity tag of the
+        bytes."""
         parts = _PATH.fullmatch(path)
         if parts is None:
             return None
@@ -74,11 +75,11 @@ def path_of(url: str) -> str | None:
 
 
 def load_key(directory: Path) -> bytes:
-    """Return the user's key, which is made on first use. Blocking; call it from a thread.
+    """Return the user's key, or make it. Blocks; call it in a thread.
 
     Raises:
         OSError: the directory cannot be written, or the file in it is not a key that only this user can read.
-        RuntimeError: it begins with `~`, and the user has no home directory.
+        RuntimeError: `directory` begins with `~`, and the user has no home directory.
     """
     directory = directory.expanduser()
     path = directory / KEY_FILE

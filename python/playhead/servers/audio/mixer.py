@@ -1,4 +1,4 @@
-"""The mixer: the volume of the system, or a number that stands for it."""
+"""Mixers, which control the volume of the system, or only remember a number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio
 from playhead.errors import NoDeviceError, PlaybackError
 
 COMMAND_SECONDS = 5.0
-"""Limits a mixer command, which answers in milliseconds, or waits for a sound server that is not running."""
+"""Limits a mixer command. It ends within milliseconds, or waits for a sound server that is not running."""
 
 COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
     "wpctl": lambda percent: ["set-volume", "@DEFAULT_AUDIO_SINK@", f"{percent}%"],
@@ -24,15 +24,15 @@ COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
 """The commands of PipeWire, PulseAudio, ALSA and macOS, in the order in which they are tried."""
 RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
 RUNTIME_DIRECTORIES: Final = Path("/run/user")
-"""The parent of the users' runtime directories, one per user id, which systemd and elogind make (XDG Base
-Directory Specification)."""
+"""The directory in which systemd and elogind make the runtime directory of each user id (XDG Base Directory
+Specification)."""
 
 
 class Mixer(Protocol):
     """A control of the volume."""
 
     async def set_volume(self, percent: int) -> str:
-        """Set the volume, 0 to 100, and describe in a few words how.
+        """Set the volume, 0 to 100, and return a few words about the means.
 
         Raises:
             NoDeviceError: this machine has no mixer.
@@ -42,7 +42,7 @@ class Mixer(Protocol):
 
 
 class MemoryMixer:
-    """A number that stands for the volume, for demos, tests and machines without audio."""
+    """A mixer that only remembers the volume, for demos, tests and machines without audio."""
 
     def __init__(self) -> None:
         self.percent: int | None = None
@@ -64,26 +64,24 @@ class SystemMixer:
         find: Callable[[str], str | None] = shutil.which,
         runtime_directories: Path = RUNTIME_DIRECTORIES,
     ) -> None:
-        """`environment` is what the commands get; None is this process's own, unchanged.
+        """`environment` is the environment of the commands; None is this process's own, unchanged.
 
-        A client that starts servers with a minimal environment omits `XDG_RUNTIME_DIR`, in which wpctl and
-        pactl look for the sound server: it is added if the user's directory exists.
+        wpctl and pactl find the sound server in `XDG_RUNTIME_DIR`, which a client may omit when it starts a
+        server. So the mixer adds the variable if the user's directory exists.
         """
         self._find = find
         self._environment = environment
         self._runtime_directory = runtime_directories / str(os.getuid())
 
     async def set_volume(self, percent: int) -> str:
-        """Run one mixer's command after the other until one succeeds; cancelling kills it. Raises as `Mixer`.
-
-        The commands get no shell.
-        """
+        """Run one mixer command after the other, without a shell, until one succeeds. Cancellation kills the
+        command. Raises as `Mixer`."""
         failures: list[str] = []
         for name, arguments in COMMANDS.items():
             if (path := self._find(name)) is None:
                 continue
             try:
-                await _run([path, *arguments(percent)], environment=self._mixer_environment())
+                await _run_command([path, *arguments(percent)], environment=self._mixer_environment())
             except PlaybackError as error:
                 failures.append(str(error))
             else:
@@ -102,7 +100,7 @@ class SystemMixer:
         return {**variables, RUNTIME_VARIABLE: str(self._runtime_directory)}
 
 
-async def _run(argv: list[str], *, environment: Mapping[str, str] | None) -> None:
+async def _run_command(argv: list[str], *, environment: Mapping[str, str] | None) -> None:
     with trio.move_on_after(COMMAND_SECONDS) as scope:
         try:
             process = await trio.run_process(

@@ -1,7 +1,7 @@
 """The HTTP origin of a library on loopback, for clients that fetch a link themselves.
 
 Starlette's `FileResponse` answers ranges (206, 416, HEAD, ETag, If-Range) and streams a file in pieces of 64
-KiB. The MCP server does not use this origin: it reads the files.
+KiB. The MCP server does not use this origin, because it reads the files.
 """
 
 from __future__ import annotations

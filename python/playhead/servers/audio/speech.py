@@ -1,7 +1,6 @@
-"""Speech that is heard while it is synthesised: espeak-ng behind a growing resource.
+"""Speech from espeak-ng as a growing resource, which clients hear while it is synthesised.
 
-The text goes to the program by its stdin, never on its command line, which other users of the machine can
-read.
+The program gets the text on its stdin, never on its command line, which other users of the machine can read.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ from playhead.servers.ranged_resource import RangedResource, ranged_resource
 PROGRAM: Final = "espeak-ng"
 URI: Final = "speech://{id}.wav"
 PIECE_BYTES: Final = 64 * 1024
-"""The most that is taken from the program at once; it writes 4 KiB."""
+"""Limits one read of the program's output. It writes 4 KiB at a time."""
 TEXT_CHARS: Final = 100_000
 """Limits the text of one call: two hours of speech."""
 MOST_WAITING: Final = 32
-"""Limits the texts whose speech has not been read yet. Links to the oldest ones end."""
+"""Limits the texts whose speech nobody has read yet. Links to the oldest ones end."""
 TITLE_CHARS: Final = 60
 
 
 class Speech:
-    """The texts to be spoken, and their resources."""
+    """The texts to speak, and their resources."""
 
     def __init__(self, server: Server[Any], *, program: str) -> None:
         self._program = program
         self._texts: dict[str, str] = {}
-        """The texts that were not begun, the oldest first."""
+        """The texts whose speech has not begun, the oldest first."""
         self._resource: RangedResource = ranged_resource(
             server,
             URI,
-            growing=self._spoken,
+            growing=self._begin_speech,
             name="speech",
             description="Speech that was asked for with the tool speak, while it is synthesised.",
             mime_type="audio/wav",
@@ -58,8 +57,7 @@ class Speech:
         return None if program is None else cls(server, program=program)
 
     async def link(self, text: str) -> types.ResourceLink:
-        """Begin to speak `text`, and return the link to it. Raises `MCPError` as `ranged_resource`'s
-        items."""
+        """Begin to speak `text`, and return the link to it. Raises `MCPError` if too many are in progress."""
         id = secrets.token_urlsafe(12)
         self._texts[id] = text
         while len(self._texts) > MOST_WAITING:
@@ -78,7 +76,7 @@ class Speech:
         now = await self._resource.link(**values)
         return link.model_copy(update={"size": now.size, "meta": now.meta})
 
-    def _spoken(self, id: str) -> AsyncIterator[bytes]:
+    def _begin_speech(self, id: str) -> AsyncIterator[bytes]:
         text = self._texts.pop(id, None)
         if text is None:
             raise MCPError(
@@ -88,9 +86,10 @@ class Speech:
 
 
 async def _synthesise(program: str, text: str) -> AsyncIterator[bytes]:
-    """Speak `text` as WAV, in pieces as they are made. Raises `PlaybackError` if the program fails.
+    """Speak `text`, and yield the WAV in pieces as they are made. Raises `PlaybackError` if the program
+    fails.
 
-    Cancelled or closed: the program is killed.
+    Cancellation, and closing the generator, kill the program.
     """
     with tempfile.TemporaryFile() as stdin:  # in place of a pipe, which a second task would have to fill
         stdin.write(text.encode("utf-8", "replace"))

@@ -58,8 +58,8 @@ LISTENING: Final = {
 def token_of(variable: str | None) -> str | None:
     """Return the bearer token from the environment variable that the user named, if any.
 
-    The command line names the variable and not the token: every process on the machine can read a command
-    line. Raises `UsageError` if the variable is unset or empty.
+    The command line has the name of the variable instead of the token, because every process on the machine
+    can read a command line. Raises `UsageError` if the variable is unset or empty.
     """
     if variable is None:
         return None
@@ -73,7 +73,7 @@ def token_of(variable: str | None) -> str | None:
 
 
 def endpoint_of(dial: str | None) -> str | None:
-    """Return the URL of `--dial` with its `${NAME}`s replaced. Raises `UsageError` if one is not set."""
+    """Return the URL of `--dial` with the value of each `${NAME}`. Raises `UsageError` if one is not set."""
     if dial is None:
         return None
     from playhead.config.document import expand

@@ -41,7 +41,7 @@ def validate(
 
         name = "stdin" if file == "-" else file
         try:
-            messages = read_messages(await trio.to_thread.run_sync(_text, file, abandon_on_cancel=True))
+            messages = read_messages(await trio.to_thread.run_sync(_read_text, file, abandon_on_cancel=True))
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from None
         findings = await trio.to_thread.run_sync(find_departures, messages, abandon_on_cancel=True)
@@ -89,7 +89,7 @@ def show(
     run_command(command, json_output=False)
 
 
-def _text(file: str) -> str:
+def _read_text(file: str) -> str:
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return data.decode("utf-8")

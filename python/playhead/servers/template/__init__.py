@@ -1,4 +1,4 @@
-"""The template server: a small MCP server with one of everything, to copy from. Its options are here.
+"""The template server: a small MCP server with one of everything, to copy from.
 
 Read it in this order:
 
@@ -10,9 +10,10 @@ Read it in this order:
 * `serve.py` runs it.
 * `middleware.py` chooses the error code that the client's protocol version expects.
 * `metrics.py` counts requests.
-* `schema.json` and `openapi.yaml` describe the messages for others; `documents.py` applies them.
+* `schema.json` and `openapi.yaml` describe the messages for others; `documents.py` checks messages against
+  the former.
 
-This module imports little, so that the command line shows its help at once.
+This module has the server's options. It imports little, so that the command line shows its help at once.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 `schema.json` (JSON Schema 2020-12) describes every message that may go over the server's WebSocket, in both
 directions and in every protocol version; `openapi.yaml` (OpenAPI 3.1) describes its HTTP side.
 
-The schema is a tree of `oneOf`. For an invalid message a validator reports the errors of every branch, but
-its author meant one of them, so the findings are those of the branch that fits best. `best_match` of
-`jsonschema.exceptions` has the same idea with two differences: it compares single errors (to it, a branch
-with two missing members is as near as one with a wrong letter), and it returns one error where a message may
-have several.
+The schema is a tree of `oneOf`. For an invalid message a validator reports the errors of every branch. But
+the author of the message meant one branch, so this module reports the errors of the branch that fits best.
+`best_match` of `jsonschema.exceptions` has the same idea and is not used, for two reasons: it compares single
+errors (to it, a branch with two missing members is as near as one with a wrong letter), and it returns one
+error where a message may have several.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from playhead.strict_json import STRICT_DECODER
 _SPACE: Final = " \t\r\n"
 _TAGS: Final = frozenset({"method", "type", "mode"})
 """The members whose constant values distinguish the branches of a `oneOf`."""
-_BOUNDS: Final = {
+_BOUND_WORDS: Final = {
     "minItems": "a number of items of at least",
     "maxItems": "a number of items of at most",
     "minimum": "at least",
@@ -90,9 +90,9 @@ def read_messages(text: str) -> list[Message]:
     """
     text = text.removeprefix("\ufeff")
     try:
-        values = list(_values(text, _skip_space(text, 0)))
+        values = list(_values_with_offsets(text, _skip_space(text, 0)))
         if len(values) == 1 and isinstance(values[0][1], list):
-            values = list(_items(text, values[0][0] + 1))
+            values = list(_array_items(text, values[0][0] + 1))
     except RecursionError:
         raise UsageError("expected JSON, got a value that is nested too deep to read") from None
     if not values:
@@ -134,27 +134,28 @@ def _read(name: str) -> str:
     return files("playhead.servers.template").joinpath(name).read_text("utf-8")
 
 
-def _values(text: str, at: int) -> Iterator[tuple[int, object]]:
-    """Iterate over the values and their offsets."""
+def _values_with_offsets(text: str, at: int) -> Iterator[tuple[int, object]]:
+    """Iterate over the JSON values from the offset `at`, each with its own offset."""
     while at < len(text):
-        value, end = _value(text, at)
+        value, end = _parse_value(text, at)
         yield at, value
         at = _skip_space(text, end)
 
 
-def _items(text: str, at: int) -> Iterator[tuple[int, object]]:
-    """Iterate over the items of a well-formed array and their offsets. `at` is the offset after its
-    bracket."""
+def _array_items(text: str, at: int) -> Iterator[tuple[int, object]]:
+    """Iterate over the items of a well-formed array, each with its offset. `at` is the offset after the
+    array's opening bracket."""
     at = _skip_space(text, at)
     while text[at] != "]":
-        value, end = _value(text, at)
+        value, end = _parse_value(text, at)
         yield at, value
         at = _skip_space(text, end)
         if text[at] == ",":
             at = _skip_space(text, at + 1)
 
 
-def _value(text: str, at: int) -> tuple[object, int]:
+def _parse_value(text: str, at: int) -> tuple[object, int]:
+    """Return the JSON value at `at`, and the offset of its end."""
     try:
         return STRICT_DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
@@ -177,13 +178,13 @@ def _label(message: object) -> str:
         return "message"
     if "method" in message:
         method = message["method"]
-        name = f"{_plain(method)} " if isinstance(method, str) else ""
+        name = f"{_shown_name(method)} " if isinstance(method, str) else ""
         kind = name + ("request" if "id" in message else "notification")
     else:
         kind = next((member for member in ("error", "result") if member in message), "message")
     identifier = message.get("id")
     known = isinstance(identifier, str | int | float) and not isinstance(identifier, bool)
-    return f"{kind}, id {_got(identifier)}" if known else kind
+    return f"{kind}, id {_shown_value(identifier)}" if known else kind
 
 
 class _Findings:
@@ -216,32 +217,40 @@ class _Findings:
     def _explain_branch(self, error: ValidationError, path: str) -> None:
         """Report the errors of the branch that fits best, or list the branches if several fit alike."""
         branches = _branches(error)
-        value = error.instance
+        errors = list(chain.from_iterable(branches.values()))
+        wrong_types = [each.validator_value for each in errors if _is_wrong_type(each)]
+        wrong_tags = {
+            index: tag for index, branch in branches.items() if (tag := _wrong_tag(branch)) is not None
+        }
         if not branches:
-            names = _either([_name(branch) for branch in error.validator_value])
+            names = _joined_by_or([_branch_name(branch) for branch in error.validator_value])
             self._notes.add(path, expected=f"exactly one of {names}", got="a value that fits several")
-            return
-        errors = [each for branch in branches.values() for each in branch]
-        wrong_types = [each.validator_value for each in errors if _wrong_type(each)]
-        if len(wrong_types) == len(branches):
-            kinds = [kind for each in wrong_types for kind in ([each] if isinstance(each, str) else each)]
-            self._notes.add(path, expected=_a_type(list(dict.fromkeys(kinds))), got=kind_of(value))
-            return
-        tags = {index: tag for index, branch in branches.items() if (tag := _wrong_tag(branch)) is not None}
-        if len(tags) == len(branches):
-            tag = next(iter(tags.values()))
-            wrong = [each for each in errors if _is_tag(each)]
-            expected = _choice(list(dict.fromkeys(each.validator_value for each in wrong)), value[tag])
-            self._notes.add(step(path, tag), expected=expected, got=_got(value[tag]))
-            return
-        misfits = {index: _misfit(branch) for index, branch in branches.items() if index not in tags}
-        nearest = [index for index, misfit in misfits.items() if misfit == min(misfits.values())]
+        elif len(wrong_types) == len(branches):
+            kinds = dict.fromkeys(kind for each in wrong_types for kind in _as_list(each))
+            self._notes.add(path, expected=_type_names(list(kinds)), got=kind_of(error.instance))
+        elif len(wrong_tags) == len(branches):
+            tag = next(iter(wrong_tags.values()))
+            got = error.instance[tag]
+            constants = dict.fromkeys(each.validator_value for each in errors if _is_wrong_tag(each))
+            expected = _expected_values(list(constants), got)
+            self._notes.add(step(path, tag), expected=expected, got=_shown_value(got))
+        else:
+            fitting_tags = {index: branch for index, branch in branches.items() if index not in wrong_tags}
+            self._explain_nearest(fitting_tags, error, path)
+
+    def _explain_nearest(
+        self, branches: Mapping[int, list[ValidationError]], error: ValidationError, path: str
+    ) -> None:
+        distances = {index: _distance(branch) for index, branch in branches.items()}
+        least = min(distances.values())
+        nearest = [index for index, distance in distances.items() if distance == least]
         if len(nearest) == 1:
             self._explain(branches[nearest[0]], path)
-        else:
-            names = _either([_name(error.validator_value[index]) for index in nearest])
-            got = f"an object with {_listed(value)}" if value and isinstance(value, dict) else kind_of(value)
-            self._notes.add(path, expected=names, got=got)
+            return
+        value = error.instance
+        got = f"an object with {_shown_names(value)}" if value and isinstance(value, dict) else kind_of(value)
+        names = _joined_by_or([_branch_name(error.validator_value[index]) for index in nearest])
+        self._notes.add(path, expected=names, got=got)
 
     def _explain_error(self, error: ValidationError, path: str) -> None:
         value, wanted, schema = error.instance, error.validator_value, error.schema
@@ -250,41 +259,43 @@ class _Findings:
                 # One error for each missing member; jsonschema names it only in its message.
                 for name in wanted if isinstance(wanted, list) else chain.from_iterable(wanted.values()):
                     if name not in value and error.message.startswith(f"{name!r} is"):
-                        expected = self._described(schema.get("properties", {}).get(name, {}))
+                        expected = self._describe_schema(schema.get("properties", {}).get(name, {}))
                         self._notes.add(step(path, name), expected=expected, got="nothing")
             case "additionalProperties":
                 known = [str(name) for name in schema["properties"]]
-                for name in _unknown(error):
-                    expected = _near(f"no member but {', '.join(known)}", name, known)
+                for name in _unknown_members(error):
+                    expected = _with_hint(f"no member but {', '.join(known)}", name, known)
                     self._notes.add(step(path, name), expected=expected, got=kind_of(value[name]))
             case "const" | "enum":
                 values = [wanted] if error.validator == "const" else wanted
-                self._notes.add(path, expected=_choice(values, value), got=_got(value))
+                self._notes.add(path, expected=_expected_values(values, value), got=_shown_value(value))
             case "type":
                 self._notes.add(
                     path,
-                    expected=_a_type(wanted),
-                    got=_got(value) if isinstance(value, float) else kind_of(value),
+                    expected=_type_names(wanted),
+                    got=_shown_value(value) if isinstance(value, float) else kind_of(value),
                 )
             case "pattern":
                 expected = f"{schema.get('title', 'a string')}: {schema.get('description', wanted)}"
-                self._notes.add(path, expected=expected.partition(". ")[0].rstrip("."), got=_got(value))
+                self._notes.add(
+                    path, expected=expected.partition(". ")[0].rstrip("."), got=_shown_value(value)
+                )
             case "minItems" | "maxItems" | "minimum" | "maximum":
-                got = f"{len(value)} items" if isinstance(value, list) else _got(value)
-                self._notes.add(path, expected=f"{_BOUNDS[error.validator]} {wanted}", got=got)
+                got = f"{len(value)} items" if isinstance(value, list) else _shown_value(value)
+                self._notes.add(path, expected=f"{_BOUND_WORDS[error.validator]} {wanted}", got=got)
             case "uniqueItems":
                 self._notes.add(path, expected="items that differ", got="equal ones")
             case _:
-                self._notes.add(path, expected=f"{error.validator} {wanted!r:.80}", got=_got(value))
+                self._notes.add(path, expected=f"{error.validator} {wanted!r:.80}", got=_shown_value(value))
 
-    def _described(self, schema: Mapping[str, Any]) -> str:
-        """Describe a missing member in a few words."""
+    def _describe_schema(self, schema: Mapping[str, Any]) -> str:
+        """Describe the value that `schema` expects, in a few words."""
         while "$ref" in schema:
             schema = self._defs[schema["$ref"].rpartition("/")[2]]
         if "const" in schema:
-            return _got(schema["const"])
+            return _shown_value(schema["const"])
         kind = schema.get("type", "object" if "oneOf" in schema else None)
-        return "a value" if kind is None else _a_type(kind)
+        return "a value" if kind is None else _type_names(kind)
 
 
 def _branches(error: ValidationError) -> dict[int, list[ValidationError]]:
@@ -293,63 +304,70 @@ def _branches(error: ValidationError) -> dict[int, list[ValidationError]]:
     return {index: list(group) for index, group in groups}
 
 
-def _misfit(branch: Iterable[ValidationError]) -> float:
-    """Measure the distance of a value from a branch. Missing and unknown members count fully, deeper errors
-    hardly."""
-    misfit, deeper = 0.0, 0.0
+def _distance(branch: Iterable[ValidationError]) -> float:
+    """Measure the distance of a value from a branch.
+
+    A missing or unknown member counts 1, and all errors inside of members together count a half: they leave
+    the branch recognisable.
+    """
+    distance, inside_members = 0.0, 0.0
     for error in branch:
-        if _is_tag(error):
-            misfit += 1.5
+        if _is_wrong_tag(error):
+            distance += 1.5
         elif error.relative_path:
-            deeper = 0.5
+            inside_members = 0.5
         elif error.validator == "additionalProperties":
-            misfit += len(_unknown(error))
+            distance += len(_unknown_members(error))
         elif error.validator == "oneOf" and error.context:
-            misfit += min(map(_misfit, _branches(error).values()))
+            distance += min(map(_distance, _branches(error).values()))
         else:
-            misfit += 1
-    return misfit + deeper
+            distance += 1
+    return distance + inside_members
 
 
-def _is_tag(error: ValidationError) -> bool:
+def _is_wrong_tag(error: ValidationError) -> bool:
     """Return True for a wrong constant of a member that distinguishes branches."""
     return error.validator == "const" and len(error.relative_path) == 1 and error.relative_path[0] in _TAGS
 
 
 def _wrong_tag(branch: Iterable[ValidationError]) -> str | None:
-    return next((str(error.relative_path[0]) for error in branch if _is_tag(error)), None)
+    return next((str(error.relative_path[0]) for error in branch if _is_wrong_tag(error)), None)
 
 
-def _wrong_type(error: ValidationError) -> bool:
+def _is_wrong_type(error: ValidationError) -> bool:
     return error.validator == "type" and not error.relative_path
 
 
-def _unknown(error: ValidationError) -> list[str]:
+def _unknown_members(error: ValidationError) -> list[str]:
     return [name for name in error.instance if name not in error.schema.get("properties", {})]
 
 
-def _name(branch: Mapping[str, Any]) -> str:
+def _branch_name(branch: Mapping[str, Any]) -> str:
     return str(branch.get("title") or branch.get("$ref", "one of them").rpartition("/")[2])
 
 
-def _a_type(kinds: str | Sequence[str]) -> str:
+def _type_names(kinds: str | Sequence[str]) -> str:
     articles = {"null": "", "integer": "an ", "object": "an ", "array": "an "}
-    return _either(
-        [articles.get(kind, "a ") + kind for kind in ([kinds] if isinstance(kinds, str) else kinds)]
-    )
+    return _joined_by_or([articles.get(kind, "a ") + kind for kind in _as_list(kinds)])
 
 
-def _choice(values: Sequence[object], got: object) -> str:
+def _as_list(kinds: str | Sequence[str]) -> Sequence[str]:
+    return [kinds] if isinstance(kinds, str) else kinds
+
+
+def _expected_values(values: Sequence[object], got: object) -> str:
+    if len(values) == 1:
+        return _shown_value(values[0])
     names = [str(value) for value in values]
-    return _got(values[0]) if len(values) == 1 else _near(f"one of {', '.join(names)}", got, names)
+    return _with_hint(f"one of {', '.join(names)}", got, names)
 
 
-def _near(expected: str, got: object, names: Sequence[str]) -> str:
+def _with_hint(expected: str, got: object, names: Sequence[str]) -> str:
     hint = did_you_mean(got, names, show=str) if isinstance(got, str) else ""
     return f"{expected} ({hint})" if hint else expected
 
 
-def _got(value: object) -> str:
+def _shown_value(value: object) -> str:
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -357,14 +375,14 @@ def _got(value: object) -> str:
     return kind_of(value)
 
 
-def _listed(names: Iterable[object]) -> str:
-    shown = [_plain(str(name)) for name in islice(names, 8)]
+def _shown_names(names: Iterable[object]) -> str:
+    shown = [_shown_name(str(name)) for name in islice(names, 8)]
     return ", ".join(shown[:7]) + (", …" if len(shown) > 7 else "")
 
 
-def _plain(name: str) -> str:
+def _shown_name(name: str) -> str:
     return name if name.isascii() and name.isprintable() and len(name) <= 60 else quoted(name)
 
 
-def _either(words: Sequence[str]) -> str:
+def _joined_by_or(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

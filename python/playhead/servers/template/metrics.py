@@ -42,7 +42,7 @@ class Metrics:
     """The counters of one server, in a registry of their own: two servers share nothing."""
 
     def __init__(self, tools: Collection[str], *, clock: Callable[[], float] = time.perf_counter) -> None:
-        """`tools` are counted by name; every other name counts as `other`."""
+        """`tools` are count_connection by name; every other name counts as `other`."""
         self._tools = frozenset(tools)
         self._clock = clock
         self._registry = CollectorRegistry()
@@ -92,27 +92,28 @@ class Metrics:
             self._requests.labels(method, outcome).inc()
             self._latency.labels(method).observe(self._clock() - began)
             if method == "tools/call":
-                self._tool_calls.labels(self._tool(ctx), _of_call(outcome, result)).inc()
+                self._tool_calls.labels(self._tool_label(ctx), _call_outcome(outcome, result)).inc()
         return result
 
     def count_connections(self, app: ASGIApp) -> ASGIApp:
-        """Wrap `app` so that its open WebSocket connections are counted."""
+        """Wrap `app` so that its open WebSocket connections are count_connection."""
 
-        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+        async def count_connection(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "websocket":
                 await app(scope, receive, send)
                 return
             with self._connections.track_inprogress():
                 await app(scope, receive, send)
 
-        return counted
+        return count_connection
 
-    def _tool(self, ctx: ServerRequestContext[dict[str, Any]]) -> str:
+    def _tool_label(self, ctx: ServerRequestContext[dict[str, Any]]) -> str:
         name = (ctx.params or {}).get("name")
         return name if isinstance(name, str) and name in self._tools else OTHER
 
 
-def _of_call(outcome: str, result: HandlerResult) -> str:
+def _call_outcome(outcome: str, result: HandlerResult) -> str:
+    """Return the outcome of a tool call whose request has this outcome."""
     if outcome == "ok":
         return "failed" if isinstance(result, dict) and result.get("isError") else "ok"
     return "cancelled" if outcome == "cancelled" else "refused"

@@ -1,4 +1,4 @@
-"""Middleware of the SDK's server for errors: the code that the client's protocol version expects.
+"""Middleware of the SDK's server: it gives each error the code that the client's protocol version expects.
 
 | fault | 2024-11-05 | until 2025-11-25 | 2026-07-28 |
 |---|---|---|---|
@@ -56,9 +56,11 @@ _REVISION: Final = re.compile(r"\d{4}-\d{2}-\d{2}(-.+)?")
 
 def not_found(revision: str, kind: Literal["tool", "prompt"], name: str, known: Iterable[str]) -> MCPError:
     """Return the error for an unknown tool or prompt."""
-    first = TOOL_NOT_FOUND if kind == "tool" else PROMPT_NOT_FOUND
+    code = INVALID_PARAMS
+    if revision == FIRST_REVISION:
+        code = TOOL_NOT_FOUND if kind == "tool" else PROMPT_NOT_FOUND
     return MCPError(
-        first if revision == FIRST_REVISION else INVALID_PARAMS,
+        code,
         f"unknown {kind} {name[:80]!r}; this server has {', '.join(known)}",
     )
 
@@ -70,7 +72,7 @@ def resource_not_found(revision: str, uri: str, message: str) -> MCPError:
 
 
 async def first_revision(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
-    """Correct the codes of errors that the SDK itself answers, as middleware of its server.
+    """Correct the codes of errors that the SDK itself answers to clients of the first protocol version.
 
     It also accepts the bare name `initialized` of a notification, as early clients send it.
     """
@@ -92,8 +94,7 @@ async def first_revision(ctx: ServerRequestContext[dict[str, Any]], call_next: C
 
 
 async def explain_errors(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
-    """Report the fault of invalid params, and write the traceback of a bug to stderr, as middleware of the
-    SDK's server.
+    """Answer what is wrong with invalid params, and write the traceback of a bug to stderr.
 
     The SDK alone answers `Invalid request parameters` and, in the versions with a handshake, a bug with code
     0 and the exception's own text.

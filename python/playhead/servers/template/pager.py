@@ -1,4 +1,4 @@
-"""`Pager`: cuts the listings of the template server into pages, with a cursor to the next one."""
+"""`Pager` cuts the listings of the template server into pages, each with a cursor to the next page."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ class Pager:
     ) -> tuple[list[_Item], str | None]:
         """Return the page that `params` ask for, and the cursor of the next page; None for the last page.
 
-        `listing` is the name of the listing `everything`. A cursor of another listing, or one that was never
-        returned, raises `MCPError` (-32602).
+        `everything` is the whole listing, and `listing` its name, which its cursors contain.
+
+        Raises:
+            MCPError: -32602, for a cursor of another listing or one that this method never returned.
         """
         start = 0
         if params is not None and params.cursor is not None:

@@ -1,4 +1,4 @@
-"""The prompts: a person picks one from a menu, and it is sent to the model."""
+"""The prompts: a person picks one from a menu, and the host sends its messages to the model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _research() -> TemplatePrompt:
     def messages(arguments: _Arguments) -> list[types.PromptMessage]:
         depth = arguments.get("depth", "").strip() or "a paragraph"
         return [
-            _says(
+            _text_message(
                 f"Answer this question in {depth}: {arguments['question'].strip()}\n"
                 "Search with web_search, look up relations with knowledge_graph, and name your sources."
             )
@@ -84,7 +84,10 @@ def _explain_page(pages: ShippedPages) -> TemplatePrompt:
         page = pages.get(slug)
         if page is None:
             raise MCPError(INVALID_PARAMS, f"unknown page {slug[:80]!r}; resources/list names the pages")
-        return [_says("Explain this page to a curious child, in five sentences at most."), _shows(page)]
+        return [
+            _text_message("Explain this page to a curious child, in five sentences at most."),
+            _page_message(page),
+        ]
 
     return TemplatePrompt(
         definition=types.Prompt(
@@ -101,11 +104,11 @@ def _explain_page(pages: ShippedPages) -> TemplatePrompt:
     )
 
 
-def _says(text: str) -> types.PromptMessage:
+def _text_message(text: str) -> types.PromptMessage:
     return types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
 
 
-def _shows(page: ShippedPage) -> types.PromptMessage:
+def _page_message(page: ShippedPage) -> types.PromptMessage:
     contents = types.TextResourceContents(uri=page.uri, mime_type="text/plain", text=page.text)
     return types.PromptMessage(
         role="user", content=types.EmbeddedResource(type="resource", resource=contents)

@@ -1,5 +1,4 @@
-"""The readable resources: the pages shipped with the package, and a piece of music, which is read in
-ranges."""
+"""`Resources`: the pages shipped with the package, and a piece of music that clients read in ranges."""
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ from mcp_types import INVALID_PARAMS
 from playhead.limits import MIB
 from playhead.servers.template.middleware import resource_not_found
 
-_DATA: Final = "playhead.servers.template"
+_PACKAGE: Final = "playhead.servers.template"
 _WORD: Final = re.compile(r"[a-z0-9]+")
-_TITLE_COUNTS: Final = 3
-"""The weight of a word in the title, in words of the page."""
+_TITLE_WEIGHT: Final = 3
+"""A word in the title counts as much as this number of occurrences in the page."""
 _STOP_WORDS: Final = frozenset(
     re.findall(
         r"\w+",
@@ -58,7 +57,7 @@ class ShippedPages:
     @classmethod
     def load(cls) -> ShippedPages:
         """Read the shipped file: some kilobytes."""
-        document = json.loads(files(_DATA).joinpath("data/pages.json").read_text("utf-8"))
+        document = json.loads(files(_PACKAGE).joinpath("data/pages.json").read_text("utf-8"))
         pages = [ShippedPage(**page) for page in document["pages"]]
         return cls(pages=tuple(sorted(pages, key=lambda page: page.slug)))
 
@@ -72,10 +71,10 @@ class ShippedPages:
         The weight of a word is its tf-idf: it grows with its count in the page, and with its rarity in
         others.
         """
-        counts = [_counts(page) for page in self.pages]
+        counts = [_word_counts(page) for page in self.pages]
         scores = [0.0] * len(counts)
         for word in set(words(query)):
-            pages_with_word = sum(word in page for page in counts)
+            pages_with_word = sum(1 for page in counts if word in page)
             if pages_with_word:
                 rarity = math.log(1 + len(counts) / pages_with_word)
                 scores = [
@@ -91,8 +90,8 @@ def words(text: str) -> list[str]:
     return [word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS]
 
 
-def _counts(page: ShippedPage) -> Counter[str]:
-    return Counter(words(page.text) + words(page.title) * _TITLE_COUNTS)
+def _word_counts(page: ShippedPage) -> Counter[str]:
+    return Counter(words(page.text) + words(page.title) * _TITLE_WEIGHT)
 
 
 MUSIC_URI: Final = "music://first-light"
@@ -104,7 +103,9 @@ MOST_BYTES: Final = MIB
 _MUSIC_MIME: Final = "audio/mpeg"
 _LARGEST_OFFSET: Final = 2**53 - 1
 """Limits an offset. Beyond it, JSON numbers are not exact in every language."""
-_EXPECTED: Final = f"expected whole numbers, 0 <= start < end, in bytes, in the URI like {RANGE_TEMPLATE}"
+_EXPECTED_RANGE: Final = (
+    f"expected whole numbers, 0 <= start < end, in bytes, in the URI like {RANGE_TEMPLATE}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +181,7 @@ class Resources:
             # Some clients send the range alongside the URI; the SDK's typed params drop that.
             arguments = params.get("arguments")
             values = {**matched, **(arguments if isinstance(arguments, Mapping) else {})}
-            start, end = _range(values.get("start"), values.get("end"), len(self.music))
+            start, end = _requested_range(values.get("start"), values.get("end"), len(self.music))
             blob = base64.b64encode(self.music[start:end]).decode("ascii")
             return types.ReadResourceResult(
                 contents=[types.BlobResourceContents(uri=uri, mime_type=_MUSIC_MIME, blob=blob)]
@@ -190,12 +191,13 @@ class Resources:
         )
 
 
-def _range(start: object, end: object, size: int) -> tuple[int, int]:
+def _requested_range(start: object, end: object, size: int) -> tuple[int, int]:
+    """Check a range and cut it to `MOST_BYTES`. Without `start` and `end`, it is the whole music."""
     if start is None and end is None:
         return 0, size
     first, last = _offset(start, "start"), _offset(end, "end")
     if first >= last:
-        raise MCPError(INVALID_PARAMS, f"start {first} is not before end {last}; {_EXPECTED}")
+        raise MCPError(INVALID_PARAMS, f"start {first} is not before end {last}; {_EXPECTED_RANGE}")
     return first, min(last, first + MOST_BYTES)
 
 
@@ -205,6 +207,6 @@ def _offset(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_OFFSET:
         raise MCPError(
             INVALID_PARAMS,
-            f"{name} is {'missing' if value is None else repr(value)[:80]}; {_EXPECTED}",
+            f"{name} is {'missing' if value is None else repr(value)[:80]}; {_EXPECTED_RANGE}",
         )
     return value

@@ -1,4 +1,4 @@
-"""The definition of a tool: its description, a function from valid arguments to an answer, and their check.
+"""`TemplateTool`, the definition of a tool, and what all tools share: answers and the check of arguments.
 
 A tool that fails raises a `PlayheadError`. The server then answers with `isError` and the error's message,
 which a model reads and which should say what to do. Any other exception is a bug, and becomes a JSON-RPC
@@ -69,7 +69,8 @@ def checked_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -
     `schema` is one of our own, so its patterns and references need no bounds.
 
     Raises:
-        UsageError: they break the schema. A model reads the message and tries again, so it names every fault.
+        UsageError: the arguments break the schema. The message names several faults at once, because a model
+            reads it and tries again.
     """
     errors = sorted(Draft202012Validator(schema).iter_errors(arguments), key=lambda error: error.json_path)
     if errors:
@@ -83,8 +84,9 @@ def checked_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -
 
 
 def _faults(error: ValidationError) -> Iterator[str]:
+    """Describe an error of the validator in words for a model."""
     where = ".".join(str(key) for key in error.absolute_path)
-    expected, got = error.validator_value, _got(error.instance)
+    expected, got = error.validator_value, _shown_value(error.instance)
     match error.validator:
         case "required":
             # One error for each missing name, which jsonschema puts only into its message.
@@ -94,19 +96,19 @@ def _faults(error: ValidationError) -> Iterator[str]:
             unknown = [name for name in error.instance if name not in error.schema["properties"]]
             yield f"unknown {', '.join(repr(name[:40]) for name in unknown[:5])}; expected {known}"
         case "oneOf" | "anyOf":
-            ways = [" and ".join(way["required"]) for way in expected]
-            yield f"give either {', or '.join(ways)}, not both"
+            choices = [" and ".join(choice["required"]) for choice in expected]
+            yield f"give either {', or '.join(choices)}, not both"
         case "type":
             yield f"{where}: expected {'an' if expected[0] in 'aio' else 'a'} {expected}, got {got}"
         case "enum":
             yield f"{where}: expected one of {', '.join(map(str, expected))}, got {got}"
         case "minimum" | "maximum":
-            least = "least" if error.validator == "minimum" else "most"
-            yield f"{where}: expected at {least} {expected}, got {got}"
+            least_or_most = "least" if error.validator == "minimum" else "most"
+            yield f"{where}: expected at {least_or_most} {expected}, got {got}"
         case "minLength" | "maxLength":
-            least = "least" if error.validator == "minLength" else "most"
+            least_or_most = "least" if error.validator == "minLength" else "most"
             noun = "character" if expected == 1 else "characters"
-            yield f"{where}: expected at {least} {expected} {noun}, got {len(error.instance)}"
+            yield f"{where}: expected at {least_or_most} {expected} {noun}, got {len(error.instance)}"
         case "pattern":
             yield f"{where}: expected a match of {expected}, got {got}"
         case "maxProperties":
@@ -115,5 +117,5 @@ def _faults(error: ValidationError) -> Iterator[str]:
             yield f"{where} breaks {error.validator} {expected!r:.80}"
 
 
-def _got(value: object) -> str:
+def _shown_value(value: object) -> str:
     return repr(value)[:80] if isinstance(value, str | int | float) else kind_of(value)

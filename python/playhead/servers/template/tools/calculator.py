@@ -1,11 +1,13 @@
-"""The tool `calculator`: an expression, or one operation on two numbers. Safe with any input.
+"""The tool `calculator` evaluates an expression, or one operation on two numbers. It is safe with any input.
 
     expression = number | "(" expression ")" | ("+" | "-") expression | expression operator expression
     operator   = "+" | "-" | "*" | "/" | "**" | "^"        precedence as in Python: 2^3^2 is 2^9, -2^2 is -4
     number     = digits [ "." digits ] [ "e" [sign] digits ] | "." digits …
 
-The tokens are checked first, so that an error names its place. Then Python's own parser applies the
-precedence, and three kinds of nodes of its tree are evaluated. There are no names, calls or attributes.
+`_tokens` checks the order of the tokens first, so that an error names its place. Then Python's own parser
+applies the precedence, and `_evaluate_node` evaluates three kinds of nodes of its tree. No other kind can
+occur: no token is a name that the caller wrote, a call or an attribute. Each number becomes a name, `_0`,
+`_1` and so on, because Python's parser would make a double of it.
 
 Numbers are `decimal` with 34 digits (IEEE 754's decimal128): 0.1 + 0.2 is 0.3, and whole numbers are exact up
 to 34 digits. Digits and exponents are limited, so no expression can take long or much memory.
@@ -142,10 +144,10 @@ def evaluate(expression: str) -> Decimal:
     for token in _tokens(expression):
         if token["number"]:
             source.append(f"_{len(numbers)}")
-            numbers.append(_number(token["number"]))
+            numbers.append(_parse_number(token["number"]))
         else:
             source.append("**" if token["symbol"] == "^" else token["symbol"])
-    return _value(ast.parse(" ".join(source), mode="eval").body, numbers, depth=0)
+    return _evaluate_node(ast.parse(" ".join(source), mode="eval").body, numbers, depth=0)
 
 
 def calculate(operation: Operation, a: Decimal, b: Decimal) -> Decimal:
@@ -161,13 +163,13 @@ def calculate(operation: Operation, a: Decimal, b: Decimal) -> Decimal:
             return context.divide(Decimal(1), a)
         result: Decimal = getattr(context, operation)(a, b)
     except DivisionByZero:
-        raise UsageError(f"division by zero: {_described(operation, a, b)}") from None
+        raise UsageError(f"division by zero: {_as_text(operation, a, b)}") from None
     except Overflow:
-        raise UsageError(f"the result of {_described(operation, a, b)} is too large; {_TOO_LARGE}") from None
+        raise UsageError(f"the result of {_as_text(operation, a, b)} is too large; {_TOO_LARGE}") from None
     except InvalidOperation:
         undefined = operation == "divide" or (operation == "power" and not a)
         reason = "is not defined" if undefined else "is not a real number"
-        raise UsageError(f"{_described(operation, a, b)} {reason}") from None
+        raise UsageError(f"{_as_text(operation, a, b)} {reason}") from None
     return result
 
 
@@ -207,12 +209,12 @@ def _is_whole(value: Decimal) -> bool:
     return value.adjusted() < DIGITS and value == value.to_integral_value()
 
 
-def _described(operation: Operation, a: Decimal, b: Decimal) -> str:
+def _as_text(operation: Operation, a: Decimal, b: Decimal) -> str:
     left, right = (f"({shown(value)})" if value < 0 else shown(value) for value in (a, b))
     return f"{left} {_SYMBOLS[operation]} {right}"
 
 
-def _number(text: str) -> Decimal:
+def _parse_number(text: str) -> Decimal:
     try:
         return _CONTEXT.copy().create_decimal(text)
     except (InvalidOperation, Overflow):
@@ -235,8 +237,9 @@ def _tokens(expression: str) -> list[re.Match[str]]:
         if symbol in (None, "("):
             if not wants_operand:
                 _refuse(open_parentheses, wants_operand=False, token=token)
-            open_parentheses += symbol == "("
             wants_operand = symbol == "("
+            if symbol == "(":
+                open_parentheses += 1
         elif symbol == ")":
             if wants_operand or not open_parentheses:
                 _refuse(open_parentheses, wants_operand=wants_operand, token=token)
@@ -258,8 +261,10 @@ def _refuse(open_parentheses: int, *, wants_operand: bool, token: re.Match[str] 
         expected = "a number or an opening parenthesis"
     else:
         expected = "a closing parenthesis" if open_parentheses else "an operator"
-    kind = token.lastgroup or "" if token is not None else ""
-    got = "the end" if token is None else f"{token[kind]!r} at character {token.start(kind) + 1}"
+    got = "the end"
+    if token is not None:
+        kind = token.lastgroup or ""
+        got = f"{token[kind]!r} at character {token.start(kind) + 1}"
     raise UsageError(f"expected {expected}, got {got}")
 
 
@@ -267,20 +272,20 @@ def _too_deep() -> NoReturn:
     raise UsageError(f"the expression is nested too deep; {MAX_DEPTH} levels are allowed")
 
 
-def _value(node: ast.expr, numbers: Sequence[Decimal], *, depth: int) -> Decimal:
+def _evaluate_node(node: ast.expr, numbers: Sequence[Decimal], *, depth: int) -> Decimal:
     if depth > MAX_DEPTH:
         _too_deep()
     match node:
         case ast.Name(id=name):
             return numbers[int(name[1:])]
         case ast.UnaryOp(op=sign, operand=operand):
-            value = _value(operand, numbers, depth=depth + 1)
+            value = _evaluate_node(operand, numbers, depth=depth + 1)
             return value.copy_negate() if isinstance(sign, ast.USub) and value else value
         case ast.BinOp(left=left, op=operator, right=right):
-            power = isinstance(operator, ast.Pow)
+            right_depth = depth + 1 if isinstance(operator, ast.Pow) else depth
             return calculate(
                 _OPERATIONS[type(operator)],
-                _value(left, numbers, depth=depth),
-                _value(right, numbers, depth=depth + power),
+                _evaluate_node(left, numbers, depth=depth),
+                _evaluate_node(right, numbers, depth=right_depth),
             )
     raise AssertionError(f"the tokens allow no {type(node).__name__}")

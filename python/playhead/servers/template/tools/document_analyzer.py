@@ -1,4 +1,4 @@
-"""`document_analyzer`: counts and key words of a document, or of a page of this server."""
+"""The tool `document_analyzer` counts words and finds key words, in a document or a page of this server."""
 
 from __future__ import annotations
 

@@ -151,16 +151,17 @@ class KnowledgeGraph:
     def around(
         self, entity: Entity, *, depth: int, relation: str | None
     ) -> tuple[list[Entity], list[Relation]]:
-        """Collect `entity` and all within `depth` relations of it, in both directions, and those relations.
+        """Collect the entities within `depth` relations of `entity`, itself included, and those relations.
 
-        With `relation`, only relations of this name count.
+        A relation counts in both directions. With `relation`, only relations of this name count.
         """
         edges = [edge for edge in self.relations if relation in (None, edge.relation)]
-        names, near = {entity.name}, list[Relation]()
+        names, reached = {entity.name}, list[Relation]()
         for _ in range(depth):
-            near = [edge for edge in edges if edge.source in names or edge.target in names]
-            names |= {name for edge in near for name in (edge.source, edge.target)}
-        return [each for each in self.entities if each.name in names], near
+            reached = [edge for edge in edges if edge.source in names or edge.target in names]
+            for edge in reached:
+                names |= {edge.source, edge.target}
+        return [each for each in self.entities if each.name in names], reached
 
 
 def knowledge_graph(graph: KnowledgeGraph) -> TemplateTool:
@@ -170,7 +171,7 @@ def knowledge_graph(graph: KnowledgeGraph) -> TemplateTool:
         await trio.lowlevel.checkpoint()
         entity = graph.get(arguments["entity"])
         if entity is None:
-            raise UsageError(_unknown(graph, arguments["entity"]))
+            raise UsageError(_unknown_entity(graph, arguments["entity"]))
         entities, relations = graph.around(
             entity, depth=arguments["depth"], relation=arguments.get("relation")
         )
@@ -188,7 +189,7 @@ def knowledge_graph(graph: KnowledgeGraph) -> TemplateTool:
     return TemplateTool(definition=DEFINITION, run=run)
 
 
-def _unknown(graph: KnowledgeGraph, name: str) -> str:
+def _unknown_entity(graph: KnowledgeGraph, name: str) -> str:
     names = [entity.name for entity in graph.entities]
     near = difflib.get_close_matches(name.strip().title(), names, n=3)
     return f"unknown entity {name!r}; the graph has {', '.join(near or names)}"

@@ -1,4 +1,4 @@
-"""The tool `web_search`: over the pages shipped with the package, or through a real search engine."""
+"""The tool `web_search` searches the pages shipped with the package, or asks a real search engine."""
 
 from __future__ import annotations
 
@@ -97,8 +97,13 @@ class Engine:
     """A guarded HTTP client, because the engine's redirects must not lead into the private network."""
 
     async def search(self, query: str, most: int) -> list[SearchResult]:
-        """Search. Raises `TransportError` if no answer arrived in time, `RemoteError` for an unusable answer,
-        and `BlockedAddressError` for a forbidden address. Cancelling closes the request."""
+        """Return at most `most` results of the engine. Cancelling closes the request.
+
+        Raises:
+            TransportError: no answer arrived in time.
+            RemoteError: the answer is unusable.
+            BlockedAddressError: the address of the engine is forbidden.
+        """
         url = self.url.replace("{query}", quote(query, safe="")).replace("{max_results}", str(most))
         try:
             with trio.fail_after(ENGINE_SECONDS):

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from typing import Any
 import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadGroupScheduling
 
+from tests import run_files
 from tests.servers.shared import LIFELINE, SharedServers, shared_servers
 
 # The same examples in every run: a change is judged by its own merits, not by luck. New ones are drawn with
@@ -29,8 +32,11 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 RUN_DIRECTORY = pytest.StashKey[Path]()
+ID_LENGTH = 100
+"""The characters or bytes of a parameter that are part of a test's id."""
 GO_SOURCES = Path(__file__).parent / "servers" / "go"
 GO_BINARY = Path(__file__).parents[1] / "target" / "go" / "pages"
+ONE_BY_ONE = ("tests/adapters", "tests/e2e", "tests/faults", "tests/hosts", "tests/wheels")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,9 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the directory of this run, and the lifeline of what is started for all of its workers."""
     if hasattr(config, "workerinput"):
         config.stash[RUN_DIRECTORY] = Path(config.workerinput["run_directory"])
+        run_files.set_directory(config.stash[RUN_DIRECTORY])
         return
     directory = Path(tempfile.mkdtemp(prefix="playhead-tests-"))
     config.stash[RUN_DIRECTORY] = directory
+    run_files.set_directory(directory)
     config.add_cleanup(partial(shutil.rmtree, directory))
     os.mkfifo(directory / LIFELINE)
     config.add_cleanup(partial(os.close, os.open(directory / LIFELINE, os.O_RDWR)))
@@ -56,8 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than processors for `-n logical`: half of a run's time is spent on waiting."""
-    return (os.cpu_count() or 1) + 1
+    """Two workers more than processors for `-n logical`: much of a run's time is spent on waiting."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -66,18 +74,47 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["run_directory"] = str(node.config.stash[RUN_DIRECTORY])
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a long value by its beginning: an id goes to every worker and report, and one had 8 MB."""
+    if isinstance(val, str | bytes) and len(val) > ID_LENGTH:
+        return f"{ascii(val[:ID_LENGTH])[:ID_LENGTH]}... of {len(val)}"
+    return None
+
+
+class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # it has no types
+    """Gives a worker a whole file, so that what its tests share is made once.
+
+    Tests that wait or start processes go one by one, after the files, if they are not in a marked group.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope: str = super()._split_scope(nodeid)
+        return nodeid.partition("::")[0] if scope == nodeid and not nodeid.startswith(ONE_BY_ONE) else scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
+    return FileScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a `slow` mark that does not say why."""
+    """Put the slow tests first, so that none is alone at the end. Refuse a `slow` mark without a reason."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     for item in items:
         for mark in item.iter_markers("slow"):
             if not (len(mark.args) == 1 and isinstance(mark.args[0], str)):
                 raise pytest.UsageError(f'{item.nodeid}: expected a reason, as in slow("starts 40 servers")')
 
 
-def pytest_collection_finish() -> None:
-    """Hide what the imports made from the garbage collector: a test that runs it pays for its own objects."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage among what the imports make, then or later: a test that does pays for its own."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -141,6 +141,37 @@ fn a_source_that_paused_for_long_may_pause_for_three_times_as_long() {
     assert_eq!(reader.planner.end().unwrap().at, 12_000);
 }
 
+/// The first answers tell that the resource grows, when three pages are in flight. They arrive in any order.
+#[test]
+fn a_resource_that_turns_out_to_grow_is_read_on_at_its_present_end() {
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
+        let mut planner = Planner::new(Settings::new(1 << 20)).unwrap();
+        let burst: Vec<_> = std::iter::from_fn(|| planner.next(0.0, 0)).collect();
+        assert_eq!(burst.len(), 3);
+        let (mut now, present) = (0.1, 500);
+        for index in order {
+            now += 0.01;
+            let Request { id, start, end, .. } = burst[index];
+            let n_bytes = present.min(end).saturating_sub(start);
+            planner.set_growing(now, present, true);
+            planner.on_answer(id, now, n_bytes, (n_bytes == 0).then_some(EndedBy::Empty));
+        }
+        let asked = (0..10).find_map(|_| {
+            now = planner.timer().unwrap_or(now).max(now);
+            planner.next(now, 0)
+        });
+        assert_eq!(asked.map(|it| it.start), Some(present), "{order:?}");
+        assert!(now < 2.0);
+    }
+}
+
 #[test]
 fn a_shrunken_resource_breaks_the_stream() {
     let mut planner = Planner::new(Settings::new(1 << 20)).unwrap();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ async def test_a_session_gets_what_an_official_server_was_given(name: str, mode:
 def test_what_the_official_schema_rejects_has_a_finding(schema: str) -> None:
     revision, validator = official(schema)
     wire = downgrade_raw(dump(RESULTS["full"]), revision)
-    rejected = [wreck for wreck in wrecks(wire) if not validator.is_valid(wreck)]
-    assert len(rejected) > 50
-    missed = [wreck for wreck in rejected if not validate_tool_response(wreck, revision)]
-    assert missed == []
+    rejected = (wreck for wreck in wrecks(wire) if not validator.is_valid(wreck))
+    assert len(list(islice(rejected, 51))) == 51
+    accepted = [wreck for wreck in wrecks(wire) if not validate_tool_response(wreck, revision)]
+    assert [wreck for wreck in accepted if not validator.is_valid(wreck)] == []

@@ -29,7 +29,7 @@ MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
 
 @cache
 def document() -> Any:
-    return yaml.safe_load(openapi_text())
+    return yaml.load(openapi_text(), yaml.CSafeLoader)
 
 
 def validator(schema: Any) -> Draft202012Validator:

@@ -16,7 +16,7 @@ import miniaudio
 import pytest
 
 import playhead as playhead_package
-from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, environment, playhead
+from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, environment, playhead, serving
 from tests.servers.valkey_server import ValkeyServer, valkey_server
 from tests.servers.wave import write_wave
 
@@ -27,17 +27,8 @@ PATIENT = ("--timeout", "60")
 @contextmanager
 def audio_server(*options: str | Path) -> Iterator[str]:
     """An audio server over HTTP, in a process of its own."""
-    command = [*PLAYHEAD, "serve", "audio", "--transport", "http", "--port", "0", "--mixer", "memory"]
-    command += map(str, options)
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as server:
-        try:
-            assert server.stderr is not None
-            line = server.stderr.readline()
-            assert "http://" in line, line
-            yield line.split()[-1]
-        finally:
-            server.terminate()
-            server.communicate(timeout=30)
+    with serving("audio", "--transport", "http", "--mixer", "memory", *map(str, options)) as (url, _):
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -41,14 +41,24 @@ def use_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UseCard:
     return use
 
 
-@pytest.mark.parametrize("law", SINK_LAWS, ids=law_name)
+SPINS = pytest.mark.slow("spins on both processors: the device takes audio at once")
+QUICK_LAWS = ("plays every frame", "plays each of a sequence", "holds the playhead")
+LAWS = [
+    pytest.param(law, id=law_name(law), marks=[] if law_name(law).startswith(QUICK_LAWS) else [SPINS])
+    for law in SINK_LAWS
+]
+
+
+@pytest.mark.parametrize("law", LAWS)
 async def test_the_device_sink_keeps_the_law(law: SinkLaw, use_card: UseCard) -> None:
     use_card("{ type null }")
     await law(DeviceSink)
 
 
 @pytest.mark.parametrize(
-    "format", [PcmFormat(rate_hz=44100, channels=2), PcmFormat(rate_hz=16000, channels=1)], ids=str
+    "format",
+    [PcmFormat(rate_hz=44100, channels=2), pytest.param(PcmFormat(rate_hz=16000, channels=1), marks=SPINS)],
+    ids=str,
 )
 async def test_the_very_samples_reach_the_sound_card(
     format: PcmFormat, use_card: UseCard, tmp_path: Path

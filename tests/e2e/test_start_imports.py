@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,26 +120,32 @@ LIBRARY_ROWS = (
     pytest.param(OVER_WEBSOCKET, {**TRIO, **SOUND, **JSON, **WEBSOCKET, **HTTP}),
 )
 QUIET = ("--sink", "null", "--json")
+
+
+def slow_row(arguments: Sequence[str], allowed: Packages) -> Any:
+    """A command without a budget; the quick tests have one that loads as much."""
+    return pytest.param(arguments, allowed, None, marks=pytest.mark.slow("starts a new interpreter"))
+
+
 COMMAND_ROWS = (
     (("--help",), because("the command line", "typer", "annotated_doc", "shellingham"), HELP),
     (("play", OVER_HTTP, "musicPlayer", "query=", *QUIET), {**TRIO, **SOUND, **HTTP, **TYPER}, PLAY),
-    (
+    slow_row(
         ("read", OVER_HTTP, "musicPlayer", "query=", "-o", "/dev/null"),
         {**TRIO, **HTTP, **TYPER, **RICH},
-        None,
     ),
-    (("call", OVER_HTTP, "set_volume", "volume=40", "--json"), {**TRIO, **HTTP, **TYPER}, None),
-    (("tools", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}, None),
-    (("ls", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}, None),
-    (("discover", "--json"), {**TRIO, **TYPER}, None),
-    (("trust",), {**TRIO, **TYPER, **RICH}, None),
-    (("outputs",), {**TRIO, **TYPER, **RICH}, None),
-    (("explain", "a__b"), {**TRIO, **TYPER, **RICH}, None),
-    (("schema", "show"), {**TRIO, **TYPER, **RICH, **SCHEMA}, None),
+    slow_row(("call", OVER_HTTP, "set_volume", "volume=40", "--json"), {**TRIO, **HTTP, **TYPER}),
+    slow_row(("tools", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}),
+    slow_row(("ls", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}),
+    slow_row(("discover", "--json"), {**TRIO, **TYPER}),
+    slow_row(("trust",), {**TRIO, **TYPER, **RICH}),
+    slow_row(("outputs",), {**TRIO, **TYPER, **RICH}),
+    slow_row(("explain", "a__b"), {**TRIO, **TYPER, **RICH}),
+    slow_row(("schema", "show"), {**TRIO, **TYPER, **RICH, **SCHEMA}),
     (("chat", "--help"), {**TRIO, **TYPER}, None),
     (("demo", *QUIET), {**TRIO, **SOUND, **TYPER, **RICH, **SDK}, None),
     (("check", "false"), {**TRIO, **TYPER, **RICH, **CHECK}, None),
-    (("fleet", "--help"), {**TRIO, **TYPER, **CHECK}, None),
+    slow_row(("fleet", "--help"), {**TRIO, **TYPER, **CHECK}),
     (("serve", "audio", "--mixer", "memory"), {**TRIO, **TYPER, **SDK, **WEBSOCKET}, SERVE),
 )
 EXIT_CODES = {"trust": 2, "explain": 2, "check": 3}

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -68,32 +67,29 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("reader", READERS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(entry=ENTRY, whole=VALUES, nested=st.booleans())
 @example(entry={}, whole=10**400, nested=False)
 @example(entry={"metadata": {"a": float("inf")}}, whole=None, nested=True)
-def test_a_document_is_read_or_refused(
-    tmp_path: Path, reader: str, entry: Any, whole: Any, nested: bool
-) -> None:
-    read, wrapped = READERS[reader]
-    path = tmp_path / "it.json"
-    path.write_text(json.dumps(wrapped(entry) if nested else whole))
-    refused(read, path)
+def test_a_document_is_read_or_refused(tmp_path: Path, entry: Any, whole: Any, nested: bool) -> None:
+    for name, (read, wrapped) in READERS.items():
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(wrapped(entry) if nested else whole))
+        refused(read, path)
 
 
-@pytest.mark.parametrize("reader", READERS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.binary(max_size=60) | st.text(alphabet='{}[]":,=.#\n\\u12e-', max_size=40).map(str.encode))
 @example(data=b"[" * 200_000)
 @example(data=b'{"a":' * 500 + b"1" + b"}" * 500)
 @example(data=b"1" * 5000)
 @example(data=b'{"mcpServers": 1, "mcpServers": 2}')
-def test_bytes_are_read_or_refused(tmp_path: Path, reader: str, data: bytes) -> None:
-    for name in ("it.json", "it.toml"):
-        path = tmp_path / name
-        path.write_bytes(data)
-        refused(READERS[reader][0], path)
+def test_bytes_are_read_or_refused(tmp_path: Path, data: bytes) -> None:
+    for name, (read, _) in READERS.items():
+        for suffix in ("json", "toml"):
+            path = tmp_path / f"{name}.{suffix}"
+            path.write_bytes(data)
+            refused(read, path)
 
 
 def refused(read: Callable[[Path], object], path: Path) -> None:

@@ -44,6 +44,7 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[<>=!~; ]", text, maxsplit=1)[0].lower().replace("_", "-") for text in requirements}
 
 
+@cache
 def third_party_modules(path: Path) -> set[str]:
     """The top-level modules that a file imports when it runs, third-party ones only."""
     found: set[str] = set()

@@ -53,17 +53,14 @@ def files() -> list[Path]:
     return found
 
 
-def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Every string that stands alone: docstrings, of attributes too."""
+def strings(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
+    """Each string and its line, and whether it stands alone: as a docstring, of an attribute too."""
+    alone: set[ast.expr] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr):
-            yield from strings(node.value) if isinstance(node.value, ast.Constant) else ()
-
-
-def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.lineno, node.value
+            alone.add(node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value, node in alone
 
 
 def rust_docstrings(source: str) -> Iterator[tuple[int, str]]:
@@ -77,20 +74,21 @@ def rust_docstrings(source: str) -> Iterator[tuple[int, str]]:
 
 def findings(name: str, source: str) -> Iterator[str]:
     """Each phrase to replace in one file: the place, the phrase, and the words to use."""
-    for number, line in enumerate(source.splitlines(), 1):
-        for pattern, use in ANYWHERE.items():
+    patterns = {pattern: use for pattern, use in ANYWHERE.items() if re.search(pattern, source)}
+    for number, line in enumerate(source.splitlines() if patterns else (), 1):
+        for pattern, use in patterns.items():
             if found := re.search(pattern, line):
                 yield f"{name}:{number}: {found[0].strip()!r}: use {use!r}"
-    opened: Iterator[tuple[int, str]] = iter(())
+    opened: list[tuple[int, str]] = []
     if name.endswith((".py", ".pyi")):
-        tree = ast.parse(source)
-        opened = docstrings(tree)
-        for number, text in strings(tree):
+        for number, text, stands_alone in strings(ast.parse(source)):
+            if stands_alone:
+                opened.append((number, text))
             for pattern, use in IN_MESSAGES.items():
                 if found := re.search(pattern, text):
                     yield f"{name}:{number}: {found[0].strip()!r}: use {use!r}"
     elif name.endswith(".rs"):
-        opened = rust_docstrings(source)
+        opened = list(rust_docstrings(source))
     for number, text in opened:
         if found := OPENING.match(text.strip()):
             yield f"{name}:{number}: a docstring that opens with {found[0]!r}: name the thing or the action"

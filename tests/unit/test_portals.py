@@ -985,7 +985,7 @@ def test_cancelled_at_every_await_it_leaves_no_task_thread_or_request() -> None:
     assert waits >= 10
     for wait in range(1, waits + 1):
         asyncio.run(main(wait))
-        assert {*threading.enumerate()} == threads
+        assert {*threading.enumerate()} <= threads  # an idle one of an earlier test may end
 
 
 # --- the wrong loop ----------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from playhead.content.schema_shapes import Shape
 
 _MIN_LIKENESS: Final = 0.5
-"""A hint suggests a value only if it is at least this similar to the one that was typed: `shall` and
-`should` are."""
+"""The least similarity (0 to 1) between a typed value and the value that a hint suggests. `shall` and
+`should` are similar enough."""
 _SERVER = typer.Argument(
     metavar="SERVER",
     help="A name from the servers file, an http(s):// or ws(s):// URL, or a command line in quotes.",
@@ -250,7 +250,8 @@ def _listed_properties(schema: object) -> tuple[dict[str, list[Shape]], bool]:
         return {}, True
     has_list = any("properties" in root or root.get("additionalProperties") is False for root in roots)
     is_incomplete = len(roots) >= MAX_ALTERNATIVES or bool(shapes.unresolved)
-    return alternatives, not has_list or is_incomplete or any(map(_allows_others, roots))
+    is_closed = has_list and not is_incomplete and not any(map(_allows_others, roots))
+    return alternatives, not is_closed
 
 
 def _allows_others(root: Shape) -> bool:
@@ -278,7 +279,7 @@ def _typed_value(text: str, shapes: Sequence[Shape]) -> Any:
     candidates = [value, text]
     if text.lower() in ("true", "false"):
         candidates.append(text.lower() == "true")
-    for fits in (_is_allowed, _has_type):
+    for fits in (_is_allowed, _has_type):  # first a value that the schema lists, then one of its type
         for candidate in candidates:
             if not shapes or any(fits(candidate, shape) for shape in shapes):
                 return candidate

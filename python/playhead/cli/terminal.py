@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rich.markdown import Markdown
     from rich.text import Text
 
+__all__ = ["Terminal", "escape", "escape_line", "give_up", "mode_restorer", "naming_stdout"]
+
 View = Callable[[], "str | ConsoleRenderable"]
 """A function that returns the content to draw. A string is escaped and takes one line; anything else draws
 itself."""
@@ -286,6 +288,7 @@ class Terminal:
         lines = self.err.render_lines(now, pad=False)
         with self.err.capture() as drawn:
             self.err.print(SegmentLines(lines, new_lines=True), end="")
+        # The first drawing has nothing to erase. It hides the cursor, which `erase` shows again.
         before = self._take_erase_codes() or _HIDE_CURSOR
         self._drawn_widths = [Segment.get_line_length(line) for line in lines]
         self._write_codes(before + drawn.get())
@@ -361,9 +364,6 @@ def _make_safe(tokens: Iterable[Token]) -> None:
             for name, value in token.attrs.items()
         }
         _make_safe(token.children or ())
-
-
-__all__ = ["Terminal", "escape", "escape_line", "give_up", "mode_restorer", "naming_stdout"]
 
 
 def first_line(text: str) -> str:

@@ -70,5 +70,5 @@ _MODULES: Final = {
 """Imported lazily: the SDK's types are slow to import, and the player needs only `content.audio`."""
 
 
-if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
+if not TYPE_CHECKING:  # a type checker would take every misspelt name for one that `__getattr__` has
     __getattr__ = lazy_names(__name__, _MODULES)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeGuard
 
 from playhead.content.formats import base64_problem, mime_problem, quoted, time_problem, uri_problem
 
@@ -46,7 +46,8 @@ def _is_object(value: object) -> bool:
     return isinstance(value, dict) and all(map(_is_text, value))
 
 
-def _is_size(value: object) -> bool:
+def is_size(value: object) -> TypeGuard[int]:
+    """Return True for a number of bytes, at most `MOST_BYTES`."""
     return type(value) is int and 0 <= value <= MOST_BYTES
 
 
@@ -156,7 +157,7 @@ class BlockType:
         self.fits = _is_object_of(*fields, *COMMON)
 
 
-_SIZE_FIELD: Final = Field(name="size", kind="integer", fits=_is_size)
+_SIZE_FIELD: Final = Field(name="size", kind="integer", fits=is_size)
 BLOCK_TYPES: Final[Mapping[str, BlockType]] = {
     "text": BlockType(text_field("text", required=True), since="2024-11-05"),
     "image": BlockType(_base64_field("data"), _mime_field(required=True), since="2024-11-05"),

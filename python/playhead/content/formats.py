@@ -28,7 +28,8 @@ _MIME: Final = re.compile(
 _URI: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]++|%[0-9A-Fa-f]{2})*+"
 )
-"""RFC 3986: a scheme, then the characters allowed in a URI. Possessive, which saves a minute on 60 MiB."""
+"""RFC 3986: a scheme, then the characters allowed in a URI. The quantifiers are possessive (`++`),
+because backtracking takes a minute on 60 MiB."""
 _META_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _META_KEY: Final = re.compile(
     rf"(?:{_META_LABEL}(?:\.{_META_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?"
@@ -101,8 +102,8 @@ _BASE64_CHARACTERS: Final = f"{string.ascii_letters}{string.digits}+/_-\\"
 """The characters of both alphabets of RFC 4648, and the backslash of JSON escapes."""
 _BASE64_MASK: Final = bytes(ord("A") if chr(code) in _BASE64_CHARACTERS else ord(" ") for code in range(256))
 _MASKED_RUN: Final = b"A" * 60
-"""Text with this run after `_BASE64_MASK` has masked it is base64: even wrapped base64 has lines of 64
-characters."""
+"""Masked text that contains this run is taken for base64. Wrapped base64 has such runs too: its lines have at
+least 64 characters."""
 
 Base64Text: TypeAlias = str | memoryview
 """Base64 as received: a string, or a view of its message (`messages.decode`).
@@ -116,8 +117,8 @@ T = TypeVar("T", bound=Base64Text | None)
 def decoded_bytes(base64: Base64Text) -> int:
     """Return the number of bytes that base64 decodes to, padded or not.
 
-    For invalid base64 the result is never less than the bytes that could be decoded, and only an empty string
-    gives 0, so that the decoder sees the whole string and rejects it.
+    Never too small, and 0 only for an empty string: callers do not decode a size of 0, and the decoder has to
+    see an invalid string to reject it.
     """
     end = base64[-2:] if isinstance(base64, str) else str(base64[-2:], "latin-1")
     n_symbols = len(base64) - (2 if end == "==" else 1 if end.endswith("=") else 0)
@@ -209,5 +210,6 @@ def string_of(view: memoryview) -> str:
 
 
 def as_string(base64: Base64Text) -> str:
-    """Return `base64` unchanged, with the type of a `Base64Holder`'s field, whose readers get a string."""
+    """Return `base64` unchanged, but typed as a string: for the field of a `Base64Holder`, which turns a view
+    into a string when it is first read."""
     return base64  # type: ignore[return-value]

@@ -52,16 +52,17 @@ class TransportStream:
                 f"expected a packet of an MPEG transport stream (0x47), got {packet[0]:#04x}: it is damaged"
             )
         pid = (packet[1] & 0x1F) << 8 | packet[2]
-        if not packet[3] & 0x10:  # no payload
+        begins, counter = bool(packet[1] & 0x40), packet[3] & 0x0F
+        has_adaptation_field, has_payload = packet[3] & 0x20, packet[3] & 0x10
+        if not has_payload:
             return
-        start = 5 + packet[4] if packet[3] & 0x20 else 4
-        payload, begins = packet[start:], bool(packet[1] & 0x40)
+        payload = packet[5 + packet[4] if has_adaptation_field else 4 :]
         if pid == 0 and begins:
             self._map_pid = _program_map_pid(_section(payload)) or self._map_pid
         elif pid == self._map_pid and begins:
             self._audio_pid = _audio_stream_pid(_section(payload), self._audio_pid)
-        elif pid == self._audio_pid and self._counter != packet[3] & 15:  # otherwise a repeated packet
-            self._counter = packet[3] & 15
+        elif pid == self._audio_pid and counter != self._counter:  # the same counter: a repeated packet
+            self._counter = counter
             self._read_payload(payload, audio, begins=begins)
 
     def _read_payload(self, payload: bytes, audio: bytearray, *, begins: bool) -> None:

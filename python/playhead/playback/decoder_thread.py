@@ -78,6 +78,8 @@ class DecoderThread:
         """The newest seek, until it is carried out."""
         self._landed: SeekRequest | None = None
         """A seek that was carried out; the next piece of audio, or the end, answers it."""
+        self._is_interrupted = False
+        """True once a seek has interrupted a read; the decoder may first return what it has."""
         self._requested = trio.Event()
         """Set by each seek; `wait_wanted` replaces it."""
         self._is_over = False
@@ -193,7 +195,7 @@ class DecoderThread:
 
     def _decode(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
         self._source.on_taken = lambda: self._release_if_enough(decoder, buffer)
-        self._source.keeps_waiting = lambda: self._wanted is None
+        self._source.keeps_waiting = self._keeps_waiting
         self.is_truncated = False
         try:
             with naming(self._media.title):
@@ -216,10 +218,13 @@ class DecoderThread:
             self._seek_if_wanted(decoder, buffer)
             try:
                 pcm = memoryview(decoder.read()).cast("B")
-            except TimeoutError:  # a seek has interrupted the read
-                if self._wanted is None:
+            except TimeoutError:
+                if not self._is_interrupted:
                     raise
-                continue  # the seek restarts the decoder
+                self._is_interrupted = False
+                if not self._seek_if_wanted(decoder, buffer):
+                    self._stay(decoder, buffer)
+                continue
             if (landed := self._landed) is not None:
                 landed.is_past_end = not pcm
                 self._answer(landed)
@@ -275,6 +280,20 @@ class DecoderThread:
             if self._wanted is wanted:
                 self._wanted, self._landed = None, wanted
         return True
+
+    def _keeps_waiting(self) -> bool:
+        self._is_interrupted = self._wanted is not None
+        return not self._is_interrupted
+
+    def _stay(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
+        """Restart a decoder where it is: it has taken an interrupt for the end, and the seek was refused."""
+        at = decoder.position_frames
+        while True:
+            try:
+                return decoder.seek(at)
+            except TimeoutError:  # a newer seek
+                if self._seek_if_wanted(decoder, buffer):
+                    return None
 
     def _answer(self, request: SeekRequest, error: Exception | None = None) -> None:
         with self._lock:

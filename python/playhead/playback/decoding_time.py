@@ -7,8 +7,8 @@ import time
 from playhead.errors import DecodeError
 
 DECODE_SECONDS = 1.5
-"""Limits the CPU time that a decoder may take before its first audio, and for each second of audio, to a
-hundred times what music needs. One call into C may add half a second."""
+"""The CPU time that a decoder may take before its first audio, and again for each second of audio: a hundred
+times what music needs. A call into C is not interrupted, and may add half a second."""
 
 
 class DecodingTime:

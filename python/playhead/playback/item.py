@@ -192,7 +192,9 @@ class Item:
                 f"expected a source that can seek, got {self.media.title!r}, which its server hands out once "
                 "while it is made; play it again to hear it from the beginning"
             )
-        if (newest := self.newest_seconds) is not None and reader.live is None:
+        if reader.live is not None:
+            reader.live.check_seek(seconds)
+        elif (newest := self.newest_seconds) is not None:
             seconds = min(seconds, max(self.position_seconds, newest - LIVE_EDGE_SECONDS))
         request = SeekRequest(seconds=seconds)
         decoding.request(request)

@@ -31,7 +31,7 @@ class Status(StrEnum):
 
 
 class Repeat(StrEnum):
-    """The item that follows the end of one; `next` goes to the next one in any case."""
+    """Which item follows when one ends by itself. A call of `next` goes to the next item even with `ONE`."""
 
     OFF = "off"
     ONE = "one"
@@ -197,7 +197,8 @@ PlayerEvent = (
 
 
 class ItemPhase(Enum):
-    """The phase of one playing. The state of a player is the phase of its current item."""
+    """The phase of an item, from its opening to its end. The current item's determines the player's
+    `Status`."""
 
     UPCOMING = "opened before its turn; neither heard nor reported"
     LOADED = "upcoming, and its format is known"

@@ -40,8 +40,8 @@ _WHOLE_TEXT: Final = 0x81
 _EXTENDED_BYTES: Final = {126: 2, 127: 8}
 """The number of bytes of the extended length, by the value in the second byte of a frame."""
 _SHORTEST: Final = {0: 0, 2: 126, 8: 1 << 16}
-"""The smallest payload length that each number of extended bytes may state. A shorter form must state smaller
-ones."""
+"""The smallest payload length for which each number of extended bytes may be used. A smaller length must use
+a shorter form."""
 
 
 class End(Enum):
@@ -204,7 +204,10 @@ class FrameStream:
         return event
 
     def _read_frames(self) -> bool:
-        """Read the next frames, or the next piece of a long one. False if bytes are missing."""
+        """Read the next frames, or the next piece of a long one. False if bytes are missing.
+
+        Collects frames for wsproto, up to the first that is read or refused here; that one is next.
+        """
         data, start, end = self._unread, self._at, len(self._unread)
         at = start  # `data[start:at]` has the frames that wsproto will read
         while at < end and self._frames_in_turn < FRAMES_PER_TURN:
@@ -337,7 +340,9 @@ class FrameStream:
         if self._has_received:
             self._has_received = False
             self._received_at = self._silent_since = now
-        if not self._fragments and (self._is_control or not self._frame_left):
+        # Unread bytes of a control frame belong to no message.
+        is_between_messages = not self._fragments and (self._is_control or not self._frame_left)
+        if is_between_messages:
             self._message_since = math.inf
         elif self._has_begun:
             self._message_since = now

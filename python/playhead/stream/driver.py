@@ -67,6 +67,8 @@ JUMP_BYTES = 64 * GIB
 WHOLE_FRAMES_BYTES = 288
 """A skip is a multiple of this, so that PCM continues with a whole frame: of up to 12 bytes, or of 16, 18,
 24, 32 or 36."""
+SKIPS_IN_VAIN = 8
+"""Skips without a byte between them that break a stream. Each goes further ahead of what the server drops."""
 TIMER_GRAIN_SECONDS = 0.001
 """The shortest sleep, so that other tasks run even if a timer is already due."""
 
@@ -199,7 +201,7 @@ class Driver:
         """The first byte after the newest skip. A seek before it goes there."""
         self._was_live = is_live
         self._notifications = 0
-        self._skipped_bytes = 0
+        self._skipped_bytes = self._skips_in_vain = 0
 
         # The state of the stream.
         self._phase = Phase.PROBING
@@ -316,16 +318,25 @@ class Driver:
     def _skip_to(self, earliest: int) -> None:
         """Continue at the first byte that the server still has, once the reader has all bytes before.
 
-        Raises `StreamBrokenError` if the stream is saved: the file would lack the bytes between.
+        If no byte has arrived since the last skip, it goes further, because the server drops bytes as fast as
+        they are requested. Raises `StreamBrokenError` after `SKIPS_IN_VAIN` of these, and if the stream is
+        saved: the file would lack the bytes between.
         """
         at = self.pipe.tail
-        skipped_bytes = -(-(earliest - at) // WHOLE_FRAMES_BYTES) * WHOLE_FRAMES_BYTES
-        if self._options.profile == "save":
+        if earliest <= at:  # they have arrived another way
+            self._restart(at)
+            return
+        self._skips_in_vain = self._skips_in_vain + 1 if at == self._joined_at > 0 else 0
+        is_saved = self._options.profile == "save"
+        if is_saved or self._skips_in_vain > SKIPS_IN_VAIN:
+            times, or_play = ("", ", or play it") if is_saved else (" again and again", "")
             raise StreamBrokenError(
                 f"{self._server_name}: expected the bytes from {at} on, got those from {earliest} on: the"
-                " server has dropped the others; read it sooner, or play it",
+                f" server has dropped the others{times}; read it sooner{or_play}",
                 offset=at,
             )
+        skipped_bytes = (earliest - at) * (1 + self._skips_in_vain)
+        skipped_bytes = -(-skipped_bytes // WHOLE_FRAMES_BYTES) * WHOLE_FRAMES_BYTES
         self._joined_at = at + skipped_bytes
         self._skipped_bytes += skipped_bytes
         self.pipe.seek(self._joined_at)

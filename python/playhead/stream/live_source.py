@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
+
+from playhead.errors import SeekError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 
 TimeSeek = Callable[[float], tuple[float, float] | None]
-"""Moves a form to a time; see `Reader.seek_time`. The read that is under way is cancelled afterwards."""
+"""Moves a form to a time; see `Reader.seek_time`."""
 
 
 @dataclass(slots=True)
@@ -34,11 +37,19 @@ class LinkRate:
 class LiveSource:
     """The parts and titles of one stream. The form writes them before the bytes that they are about."""
 
-    def __init__(self, *, has_own_patience: bool = False, seek: TimeSeek) -> None:
+    def __init__(
+        self,
+        *,
+        has_own_patience: bool = False,
+        seek: TimeSeek | None,
+        reconnect: Callable[[], None] = lambda: None,
+    ) -> None:
         """`has_own_patience`: the form decides when it gives up, not the stream. `seek` may raise
-        `SeekError`."""
+        `SeekError`; None if the server keeps no audio: `reconnect` has the next read connect again, which
+        leads to the newest audio."""
         self.has_own_patience = has_own_patience
-        self.seek = seek
+        self._reconnect = reconnect
+        self._seek = seek
         self.requests = self.reconnects = 0
         """The requests of the form, and of them a radio's connections after its first."""
         self.duration_seconds: float | None = None
@@ -68,6 +79,23 @@ class LiveSource:
         """The audio from `offset` on has this title. A repeated one is not reported."""
         if title and (not self._titles or title != self._titles[-1][1]):
             self._titles.append((offset, title))
+
+    def check_seek(self, seconds: float) -> None:
+        """Raise `SeekError` for a time that the server does not keep. A player asks before it interrupts a
+        decoder, which could not go on."""
+        if self._seek is None and seconds < inf:
+            raise SeekError(
+                "expected a stream whose server keeps its audio, got a radio, which is heard as it is sent; "
+                "let it play"
+            )
+
+    def seek(self, seconds: float) -> tuple[float, float] | None:
+        """See `Reader.seek_time`. The read that is under way is cancelled afterwards."""
+        self.check_seek(seconds)
+        if self._seek is not None:
+            return self._seek(seconds)
+        self._reconnect()
+        return None
 
     def sought(self, offset: int) -> None:
         """Forget what lies before `offset`, where a seek goes on. No thread may read meanwhile."""

@@ -271,8 +271,10 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         return self._driver.present_bytes
 
     def interrupt(self) -> None:
-        """See `Reader.interrupt`. Does nothing if the stream cannot seek, because no bytes are read again."""
-        if self.live is not None or self._driver.can_seek(self._pipe.tail + 1):
+        """See `Reader.interrupt`. Does nothing if the stream cannot seek, because no bytes are read again. A
+        live source can at least go back."""
+        is_live = self.live is not None or self._driver.present_bytes is not None
+        if is_live or self._driver.can_seek(self._pipe.tail + 1):
             self._pipe.interrupt()
 
     @property

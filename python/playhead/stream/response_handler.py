@@ -20,6 +20,7 @@ import trio
 
 from playhead._core import Pipe, Planner, Request
 from playhead.cache import EARLIEST_META, LIVE_META
+from playhead.content.block_types import is_size
 from playhead.errors import (
     Base64Error,
     ContradictionError,
@@ -171,8 +172,10 @@ class ResponseHandler:
         failure = read_failure(error)
         data = error.data if isinstance(error, ServerError) and isinstance(error.data, dict) else {}
         earliest = data.get(EARLIEST_META)
-        if isinstance(earliest, int) and earliest > request.start:
+        if is_size(earliest) and earliest > request.start:
             self.earliest = max(self.earliest or 0, earliest)
+            if self.planner.present_bytes is not None:
+                self.planner.set_growing(trio.current_time(), earliest)
             self.planner.hold_pages(True)  # until the reader has read all bytes before
             self.planner.on_error(request.id, trio.current_time(), "lost")
             return

@@ -8,6 +8,7 @@ from typing import Any
 
 from playhead._core import decode_base64
 from playhead.cache import ETAG_META, LIVE_META, OFFSET_META, SIZE_META, strong_etag
+from playhead.content.block_types import MOST_BYTES, is_size
 from playhead.content.blocks import items_of
 from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import (
@@ -82,7 +83,7 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
         is_live=is_live,
         etag=etag,
         cache_scope=scope if scope in ("public", "private") else None,
-        ttl_seconds=None if not isinstance(ttl_ms, int | float) else max(0.0, ttl_ms / 1000),
+        ttl_seconds=None if not isinstance(ttl_ms, int | float) else min(max(0, ttl_ms), MOST_BYTES) / 1000,
     )
     check_block(page.n_bytes, allowed=limits.block_bytes, what=f"a page from {server}")
     return page
@@ -168,4 +169,4 @@ def structured_content(result: Mapping[str, Any], *, tool: str, server: str) -> 
 
 
 def _whole_number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if is_size(value) else None

@@ -136,7 +136,7 @@ impl Planner {
 
     /// The page at the frontier, if the link, the room and the end allow it.
     pub(super) fn next_page(&mut self, head: u64) -> Option<Request> {
-        self.frontier = self.taken.contiguous_end(self.frontier);
+        self.frontier = self.taken.contiguous_end(self.grown_frontier());
         let start = self.frontier;
         let asks_for_growth = self.present_bytes().is_some_and(|size| start >= size);
         let measures_floor = !asks_for_growth && self.estimates.floor_is_stale(self.now);

@@ -266,9 +266,6 @@ impl Planner {
         let Some(growth) = &mut self.growth else {
             return;
         };
-        if self.frontier == flight.end || flight.start >= growth.size {
-            self.frontier = self.frontier.min(flight.start);
-        }
         if flight.purpose == Purpose::Probe || flight.issued_at < growth.raised_at {
             return; // it was sent before the growth was known
         }
@@ -292,10 +289,15 @@ impl Planner {
         }
     }
 
-    /// Handles the failure of a read for growth: the next one is a retry of it.
-    pub(super) fn growth_failed(&mut self, flight: &Flight) {
-        if self.asks_for_growth(flight) && self.frontier == flight.end {
-            self.frontier = flight.start.max(self.tail());
-        }
+    /// The frontier, no further than the present end and the reads in flight: what else lies past it was requested
+    /// before the resource was known to grow, or has failed, and is read again once it was written.
+    pub(super) fn grown_frontier(&self) -> u64 {
+        let Some(growth) = &self.growth else {
+            return self.frontier;
+        };
+        let in_flight = self.flights.wanted().filter(|flight| flight.covers());
+        let asked_to = in_flight.map(|flight| flight.end).max();
+        let end = growth.size.max(self.tail()).max(asked_to.unwrap_or(0));
+        self.frontier.min(end)
     }
 }

@@ -255,7 +255,6 @@ impl Planner {
         for hole in missing {
             self.failed.insert(hole);
         }
-        self.growth_failed(flight);
         self.failed_at(flight.start.max(tail), flight, failure);
     }
 

@@ -66,6 +66,7 @@ def _nothing_left_open() -> Iterator[None]:
     """An unclosed generator or response warns when it is collected, and a warning fails the test."""
     yield
     gc.collect()
+    gc.freeze()  # whatever lives on is not searched again after the next test
 
 
 async def pieces_of(model: HttpModel) -> list[ReplyPiece]:

@@ -78,6 +78,7 @@ def test_the_fixture_makes_one_subtest_per_check(defect: str, code: int, tmp_pat
     command = shlex.join((sys.executable, str(server)))
     (tmp_path / "test_server.py").write_text(PROJECT.format(command=command))
     pytest_command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA"]
+    pytest_command += ["-p", "no:langsmith_plugin"]  # it takes 0.6 s to import
     if not any(entry.value == "playhead.check.pytest_plugin" for entry in _pytest_entries()):
         pytest_command += ["-p", "playhead.check.pytest_plugin"]
     done = subprocess.run(pytest_command, cwd=tmp_path, capture_output=True, text=True, check=False)

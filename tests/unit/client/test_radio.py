@@ -170,6 +170,21 @@ async def test_a_station_that_is_busy_is_asked_again_with_pauses(autojump_clock:
     assert 5 < trio.current_time() - begun < 30
 
 
+async def test_a_web_page_in_place_of_another_connection_is_a_loss(autojump_clock: object) -> None:
+    audio, station = frames(20), Station(frames(20), [3000, None])
+    answers = [0, 1, 1]
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if answers and answers.pop(0):
+            return httpx2.Response(200, headers={"content-type": "text/html; charset=utf-8"}, content=b"busy")
+        return station(request)
+
+    web = MemoryWeb({URL: answer})
+    async with web.opened(URL) as stream:
+        assert await take(stream, 3000 + len(audio)) == audio[:3000] + audio
+        assert stream.statistics().reconnects == 3
+
+
 async def test_a_silent_station_is_connected_again_and_the_listener_is_told(autojump_clock: object) -> None:
     station, events = Station(frames(10), [None, None]), list[StreamEvent]()
     web = MemoryWeb({URL: station})

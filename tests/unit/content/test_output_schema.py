@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from playhead.content import Finding, validate_tool_response
+from playhead.content import Finding, validate_tool_response, validation_schema
 from playhead.content.findings import Notes
 from playhead.content.validation_schema import check_output
 
@@ -127,7 +127,10 @@ for _ in range(2000):
         (1, {"$id": "http://[", "$ref": "x"}, "outputSchema"),
     ],
 )
-def test_a_hostile_schema_is_a_finding(value: object, schema: object, said: str) -> None:
+def test_a_hostile_schema_is_a_finding(
+    value: object, schema: object, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation_schema, "PATTERN_SECONDS", 0.1)
     [finding] = found(value, schema)
     assert said in str(finding)
 

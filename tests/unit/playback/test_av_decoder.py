@@ -7,7 +7,6 @@ import random
 import struct
 import tracemalloc
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +22,7 @@ from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import SampleFormat
 from playhead.stream.source import BytesReader
 from playhead.testing.media import ScriptedReader
+from tests.run_files import made_once
 from tests.unit.playback.test_seeking import RingReader, assert_equal_from, decoder_of, music, read
 
 SECONDS = 30
@@ -42,7 +42,7 @@ SHORT_FRAGMENTS = {"movflags": "empty_moov", "frag_duration": "500000"}
 SOUGHT = [kind for kind in KINDS if kind != "adts"]
 
 
-@cache
+@made_once
 def encoded(kind: str) -> bytes:
     codec, container, rate_hz, container_options, options = KINDS[kind.removesuffix(", short")]
     container_options = SHORT_FRAGMENTS if kind.endswith(", short") else container_options
@@ -62,7 +62,7 @@ def encoded(kind: str) -> bytes:
         return path.read_bytes()
 
 
-@cache
+@made_once
 def whole(kind: str) -> bytes:
     """PCM of the file as FFmpeg's own demuxer and decoder give it."""
     with av.open(io.BytesIO(encoded(kind)), "r") as container:

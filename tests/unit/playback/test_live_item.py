@@ -1,88 +1,103 @@
-"""A player with a radio or HLS: no duration, its title, and a jump to its newest part."""
+"""Seeks of a player in live items: refused ones, and those of an item that waits for bytes yet to be made."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from itertools import repeat
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 
 import httpx2
 import pytest
 import trio
-import trio.testing
 
 from playhead.errors import SeekError
-from playhead.playback import ItemTitle, NullSink, Player, StateChange, Status
-from playhead.playback.state import PlayerEvent
-from tests.live_kit import LiveMedia, MemoryWeb, hls_files
+from playhead.playback import ItemStart, Player, Status
+from playhead.stream.options import StreamOptions
+from playhead.stream.reader import RangeStream
+from tests.live_kit import MemoryWeb
+from tests.servers.growth import Growth
+from tests.servers.wave import wave_header
+from tests.unit.playback.pieces import DATA, fast, wait_until
 
-MP3 = (Path(__file__).parents[2] / "data" / "bare.mp3").read_bytes()
-INTERVAL = 16_000
+SILENCE = wave_header(2**31) + bytes(400_000)
+
+
+@dataclass
+class LiveMedia:
+    """A live stream that the player opens with `opened`."""
+
+    opened: Callable[[], AbstractAsyncContextManager[RangeStream]]
+    title: str = "live"
+    mime_type: str | None = None
+    uri: str | None = None
+    size_bytes: int | None = None
+
+    def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[RangeStream]:
+        return self.opened()
 
 
 @asynccontextmanager
-async def playing(media: LiveMedia) -> AsyncIterator[tuple[Player, trio.MemoryReceiveChannel[PlayerEvent]]]:
-    """A player in real time, whose item is heard, and its further events."""
-    async with Player(NullSink()) as player:
+async def playing(media: LiveMedia) -> AsyncIterator[Player]:
+    async with Player(fast()) as player:
         events = player.events()
-        await player.play(media)
         with trio.fail_after(20):
-            async for event in events:
-                if isinstance(event, StateChange) and event.state.status is Status.PLAYING:
-                    break
-            yield player, events
+            await player.play(media)
+            while not isinstance(await events.receive(), ItemStart):
+                pass
+            yield player
 
 
-async def test_going_live_on_a_paused_radio_drops_what_waits_and_its_titles() -> None:
-    connections = 0
+async def wait_heard(player: Player, frames: int) -> None:
+    """Wait until `frames` were taken, or the item is over."""
+    over = {Status.IDLE, Status.ERROR}
+    await wait_until(lambda: player.snapshot().frames >= frames or player.snapshot().status in over)
+    assert player.snapshot().last_error is None
+    assert player.snapshot().frames >= frames
+
+
+@pytest.mark.parametrize(
+    ("name", "mime_type", "frames"),
+    [("bare.mp3", "audio/mpeg", 30_000), ("chord.flac", "audio/flac", 30_000)],
+)
+async def test_a_radio_that_cannot_seek_refuses_and_plays_on(name: str, mime_type: str, frames: int) -> None:
+    audio, goes_on = (DATA / name).read_bytes(), trio.Event()
+
+    async def send() -> AsyncIterator[bytes]:
+        yield audio[: len(audio) // 2]
+        await goes_on.wait()
+        yield audio[len(audio) // 2 :]
+        await trio.sleep_forever()
 
     def station(request: httpx2.Request) -> httpx2.Response:
-        nonlocal connections
-        connections += 1
-        titles = ["First", "Later"] if connections == 1 else ["Now"]
+        return httpx2.Response(200, headers={"icy-name": "x", "content-type": mime_type}, content=send())
 
-        async def chunks() -> AsyncIterator[bytes]:
-            for number, data in enumerate(repeat(MP3[:INTERVAL])):
-                text = f"StreamTitle='{titles[number]}';".encode() if number < len(titles) else b""
-                yield data + bytes([-(-len(text) // 16)]) + text.ljust(-(-len(text) // 16) * 16, b"\0")
-
-        headers = {"icy-metaint": str(INTERVAL), "content-type": "audio/mpeg"}
-        return httpx2.Response(200, headers=headers, content=chunks())
-
-    media = LiveMedia(web=MemoryWeb({"/radio": station}), path="/radio")
-    async with playing(media) as (player, events):
-        player.pause()
-        await trio.testing.wait_all_tasks_blocked(0.02)  # the ring is full
-        assert player.snapshot().is_live
-        before = player.snapshot().position_seconds
-        await player.go_live()
-        player.resume()
-        titles: list[str] = []
-        async for event in events:
-            if isinstance(event, ItemTitle):
-                titles.append(event.stream_title)
-                if event.stream_title == "Now":
-                    break
-        assert "Later" not in titles
-        assert connections == 2
-        assert player.snapshot().position_seconds >= before
-        with pytest.raises(SeekError, match="got a radio"):
-            await player.seek(1.0)
-        assert player.snapshot().status is not Status.IDLE
+    web = MemoryWeb({"/live": station})
+    async with playing(LiveMedia(lambda: web.opened("/live"))) as player:
+        with pytest.raises(SeekError, match="got a radio, which is heard as it is sent"):
+            await player.seek(10.0)
+        goes_on.set()
+        await wait_heard(player, frames)
 
 
-async def test_going_live_on_hls_begins_with_the_newest_segment(run_directory: Path) -> None:
-    piece, count = hls_files("adts", run_directory), 3
-    files = {f"/{name}": data for name, data in piece.files.items()}
+@pytest.mark.parametrize("seconds", [0.2, 100.0])
+async def test_an_item_that_waits_for_growth_seeks_at_once(seconds: float) -> None:
+    growth = Growth(data=SILENCE, schedule=[(0.0, 300_000), (1000.0, len(SILENCE))], notifies=True)
+    options = StreamOptions(profile="play", capacity_bytes=65_536)
+    async with playing(LiveMedia(lambda: growth.open(options))) as player:
+        await wait_heard(player, 70_000)
+        assert await player.seek(seconds)
 
-    def playlist(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, content=piece.playlist(count, kind="EVENT", is_ended=False, target="30"))
 
-    media = LiveMedia(web=MemoryWeb({**files, "/list.m3u8": playlist}), path="/list.m3u8")
-    async with playing(media) as (player, _events):
-        assert (player.snapshot().is_live, player.snapshot().duration_seconds) == (True, None)
-        await player.go_live()
-        assert 2.0 <= player.snapshot().position_seconds < 3.0
-        assert await player.seek(0.5)
-        assert 0.5 <= player.snapshot().position_seconds < 2.0
+async def test_an_item_whose_server_has_dropped_the_place_refuses_and_plays_on() -> None:
+    growth = Growth(data=SILENCE, schedule=[(0.0, 100_000), (1000.0, 0)])
+    options = StreamOptions(profile="play", capacity_bytes=65_536)
+    async with playing(LiveMedia(lambda: growth.open(options))) as player:
+        await wait_heard(player, 20_000)
+        growth.earliest_at, growth.schedule = [(0.0, 200_000)], [(0.0, 300_000), (1000.0, 0)]
+        await wait_heard(player, 45_000)
+        with pytest.raises(SeekError, match="expected a stream that can continue at byte 44"):
+            await player.seek(0.0)
+        growth.schedule = [(0.0, len(SILENCE))]
+        await player.wait_finished()
+        skipped_bytes = -(-100_000 // 288) * 288
+        assert player.snapshot().frames == (400_000 - skipped_bytes) // 4

@@ -24,6 +24,7 @@ from playhead.playback.decoder import MiniaudioDecoder, PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.identification import Identified
 from playhead.stream.source import BytesReader
+from tests.run_files import made_once
 from tests.unit.playback.pieces import DATA, MUSIC
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def music(rate_hz: int = RATE_HZ) -> Any:
     return (np.stack([left, right], axis=1) * 32767).astype(np.int16)
 
 
-@cache
+@made_once
 def encoded(kind: str) -> bytes:
     match kind:
         case "wav" | "wav24":

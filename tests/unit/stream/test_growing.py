@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from playhead.cache import EARLIEST_META
 from playhead.errors import ResourceChangedError, ServerError, StreamBrokenError
 from playhead.limits import KIB
 from playhead.stream.answer import Page
@@ -152,11 +153,71 @@ async def test_a_player_goes_on_at_the_earliest_part_that_exists(autojump_clock:
     assert statistics.skipped_bytes == skipped.skipped_bytes
 
 
+async def test_a_server_that_drops_as_fast_as_it_grows_is_heard_again(autojump_clock: MockClock) -> None:
+    """The earliest byte of an answer is dropped, too, before the next read arrives."""
+    schedule = steady(20_000, 15, step_seconds=0.02)
+    earliest_at = [(at, max(0, size - 30_000)) for at, size in schedule]
+    growth = Growth(data=DATA[:300_000], schedule=schedule, rtt_seconds=0.4, earliest_at=earliest_at)
+    async with growth.open(StreamOptions(profile="play", capacity_bytes=32 * KIB)) as stream:
+        await stream.receive_some(1)
+        stream.set_demand(Demand.PAUSED)
+        await trio.sleep(8.0)
+        stream.set_demand(Demand.WAITING)
+        while stream.position < 100_000:
+            assert await stream.receive_some()
+        assert growth.now < 8.0 + 4.0
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+async def test_a_server_that_drops_every_byte_before_it_is_read_breaks_the_stream(
+    autojump_clock: MockClock, is_live: bool
+) -> None:
+    n_reads = 0
+
+    async def read(start: int, end: int) -> Page:
+        nonlocal n_reads
+        n_reads += 1
+        assert n_reads < 100
+        await trio.sleep(0.02)
+        raise ServerError("dropped", code=-32602, data={EARLIEST_META: start + 1})
+
+    with pytest.raises(StreamBrokenError, match="dropped the others again and again"):
+        async with open_stream(read, options=StreamOptions(profile="play", live=is_live)) as stream:
+            await stream.read_all()
+    assert n_reads < 20
+
+
+async def test_an_earliest_byte_before_what_has_arrived_is_no_reason_to_go_back(
+    autojump_clock: MockClock,
+) -> None:
+    """The late first copy of a page fails because the page is dropped; the second one has arrived."""
+    pages: set[int] = set()
+
+    async def read(start: int, end: int) -> Page:
+        is_copy = start in pages
+        pages.add(start)
+        await trio.sleep(3.0 if start == 8192 else 0.02)
+        if start == 8192 and not is_copy:
+            raise ServerError("dropped", code=-32602, data={EARLIEST_META: 9000})
+        return Page(blobs=(DATA[start:end],) if start < len(DATA) else ())
+
+    async with open_stream(read, options=StreamOptions(profile="play", capacity_bytes=128 * KIB)) as stream:
+        got = await stream.receive_some(1)
+        await trio.sleep(20.0)
+        assert got + await stream.read_all() == DATA
+
+
 async def test_a_file_that_would_lack_dropped_bytes_is_an_error(autojump_clock: MockClock) -> None:
     growth = Growth(data=DATA, schedule=[(0.0, 100_000), (9.0, 300_000)], earliest_at=[(0.0, 5000)])
     async with growth.open(SAVE) as stream:
         with pytest.raises(StreamBrokenError, match="expected the bytes from 0 on, got those from 5000 on"):
             await stream.read_all()
+
+
+async def test_an_impossible_earliest_byte_is_an_error_of_the_server(autojump_clock: MockClock) -> None:
+    growth = Growth(data=DATA, schedule=[(0.0, 1000), (9.0, 2000)], earliest_at=[(0.0, 10**30)])
+    with pytest.raises(ServerError, match="dropped"):
+        await read_all(growth, PLAY)
 
 
 async def test_a_source_that_fails_is_an_error_after_its_last_byte(autojump_clock: MockClock) -> None:

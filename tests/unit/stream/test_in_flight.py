@@ -99,6 +99,7 @@ async def test_of_500_plays_that_start_at_once_none_starves(autojump_clock: trio
     assert late == []
 
 
+@pytest.mark.slow("simulates 500 plays")
 async def test_500_plays_whose_requests_cost_more_than_their_bytes_play_without_a_gap(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -109,6 +110,7 @@ async def test_500_plays_whose_requests_cost_more_than_their_bytes_play_without_
     assert link.most_waiting <= READS_AT_ONCE
 
 
+@pytest.mark.slow("simulates 500 plays")
 async def test_plays_that_wait_for_each_other_begin_later_and_then_play_without_a_gap(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

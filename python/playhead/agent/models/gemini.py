@@ -117,9 +117,8 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = GEMINI) ->
     Raises:
         UsageError: the conversation holds nothing to send (yours).
     """
-    old = (
-        _BEFORE_GEMINI_3.search(model) is not None
-    )  # an old model accepts no images in results, and needs no signatures
+    # An old model accepts no images in results, and needs no signatures.
+    old = _BEFORE_GEMINI_3.search(model) is not None
     contents: list[dict[str, Any]] = []
     wire_ids: dict[str, str] = {}
     for message in fit_media(request.messages, media):
@@ -269,7 +268,7 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = {
 
 
 class GeminiDecoder(ReplyDecoder):
-    """Decodes the events of one reply. Never `complete`: token counts may follow the last part.
+    """Decodes the events of one reply. `complete` stays False, because token counts may follow the last part.
 
     Ids generated for calls begin with `call_prefix`. For unique ids in a conversation, give each reply its
     own prefix.
@@ -344,17 +343,15 @@ class GeminiDecoder(ReplyDecoder):
     def _store_part(self, part: Mapping[str, Any]) -> None:
         """Store a part, or add its text to the part before it, because otherwise each word would be a part.
 
-        A part with a signature stays separate, because the signature is for that part only.
+        Text is added to text, and thinking to thinking. A part with a signature has a further key, and stays
+        separate: the signature is for that part only.
         """
         if part == {"text": ""}:
             return  # the API refuses such a part in a request
         last = self._parts[-1] if self._parts else {}
-        if (
-            set(part) <= {"text", "thought"}
-            and set(last) == set(part)
-            and last.get("thought") == part.get("thought")
-            and isinstance(part.get("text"), str)
-        ):
+        is_text_alone = isinstance(part.get("text"), str) and set(part) <= {"text", "thought"}
+        is_of_last_kind = set(last) == set(part) and last.get("thought") == part.get("thought")
+        if is_text_alone and is_of_last_kind:
             self._texts.append(part["text"])
             return
         self._end_text()

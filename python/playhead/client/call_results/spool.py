@@ -19,8 +19,8 @@ SPOOL_BYTES: Final = 4 * MIB
 """Limits the bytes that wait for the disk: 23 s of CD audio, or over four minutes of MP3 at 128 kbit/s."""
 
 HOLD_BYTES_PER_SECOND: Final = 2 * MIB
-"""The rate to which a full spool slows its source down: ten times that of CD audio. A player that decodes as
-fast as it can then waits for the disk; one that plays in real time never does."""
+"""While the spool is full, `put` makes its caller wait as long as its bytes take at this rate, and then drops
+them. It is twelve times the rate of CD audio, so a player in real time does not run dry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +74,8 @@ class Spool:
     # --- the reading side ------------------------------------------------------------------------------
 
     def put(self, offset: int, data: bytes) -> None:
-        """Queue bytes to be written at `offset`. If the disk is behind, they may be dropped: see `missing`.
-
-        Blocks for no longer than `HOLD_BYTES_PER_SECOND` allows for them.
-        """
+        """Queue bytes to be written at `offset`. If the disk is behind, wait for a time that
+        `HOLD_BYTES_PER_SECOND` limits, and then drop them: see `missing`."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._over or self._waiting_bytes + len(data) <= SPOOL_BYTES,
@@ -91,7 +89,7 @@ class Spool:
             self._changed.notify_all()
 
     def drain(self) -> bool:
-        """Block until the disk has caught up. Return False if no more bytes are accepted."""
+        """Block until half of the spool is free. Return False if no more bytes are accepted."""
         with self._changed:
             self._changed.wait_for(lambda: self._over or self._waiting_bytes <= SPOOL_BYTES // 2)
             return not self._over

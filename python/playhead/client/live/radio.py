@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -14,7 +13,7 @@ from playhead.content.audio import AudioFormat, format_of_mime
 from playhead.content.coded_frames import CodedFrame, adts_frame, find_frame, mpeg_frame
 from playhead.content.icy import IcyPiece, IcySplitter, icy_interval
 from playhead.content.ogg_links import OggLinks
-from playhead.errors import HttpRefusedError, PlayheadError, SeekError, StreamBrokenError, TransportError
+from playhead.errors import HttpRefusedError, PlayheadError, StreamBrokenError, TransportError
 from playhead.limits import KIB
 from playhead.stream.answer import Page
 from playhead.stream.live_source import LiveSource
@@ -45,7 +44,7 @@ class RadioReader:
     ) -> None:
         """`connect` asks for the station anew; `first` is its first answer. `jitter` returns numbers from 0
         to 1, so that listeners who were cut off together do not return together."""
-        self.live = LiveSource(has_own_patience=True, seek=self._go_live)
+        self.live = LiveSource(has_own_patience=True, seek=None, reconnect=self._leave)
         self.live.requests = 1
         self._connect, self._server, self._jitter = connect, server, jitter
         self._body: RangeBody | None = first
@@ -102,6 +101,8 @@ class RadioReader:
         except HttpRefusedError as error:
             self._loss = error
             raise self._broken(start, "it refuses another connection") from error
+        if (body.mime_type or "").lower().startswith("text/"):
+            raise TransportError(f"{self._server}: expected audio, got an answer of type {body.mime_type}")
         self._connection = _Connection(body)
         self.live.begin_part(start)
         return body
@@ -111,7 +112,8 @@ class RadioReader:
         self._leave()
 
     def _leave(self) -> None:
-        """Have the next call close the body and connect again."""
+        """Have the next call close the body and connect again. While the ring is full, no read is under way
+        that a seek would cancel."""
         self._left += filter(None, (self._body,))
         self._body = None
 
@@ -122,15 +124,6 @@ class RadioReader:
             " it again",
             offset=offset,
         )
-
-    def _go_live(self, seconds: float) -> None:
-        """Let the next call connect again: what was sent before, and waits to be read, is dropped."""
-        if seconds < math.inf:
-            raise SeekError(
-                "expected a stream whose server keeps its audio, got a radio, which is heard as it is sent; "
-                "let it play"
-            )
-        self._leave()  # while the ring is full, no read is under way that the seek would cancel
 
     async def aclose(self) -> None:
         self._leave()

@@ -9,7 +9,7 @@ These parts replace behaviour of the SDK (2.3). Each can go when the SDK does wh
   been read, so that reads in flight would wait for each other (hold the lock for the token only).
 * `OAuth._refresh`: the SDK refreshes a token only if it has expired by its own clock (refresh on request).
 * `OAuth.answer_challenge`: the SDK forgets a refusal that no person could answer at the time, and never
-  registers a client again for more scopes (do both).
+  registers a client again for more scopes (remember it, and register again).
 * `OAuth._send_aside`: the SDK sends metadata and token requests through the client of the MCP request, past
   any address check and limit (accept a second client for them).
 * `filter_log`: the SDK logs a failed flow with a traceback that quotes token answers (log no traceback).
@@ -123,10 +123,11 @@ class OAuth(httpx2.Auth):
         self._tokens = tokens
         self._server = server
         self._needs_person = needs_person
+        """True if a person has to approve the access in a browser."""
         self.person_is_there = False
         """True while a browser may be opened; set by `login.Login`."""
         self._restored = False
-        """True once the saved tokens were read, without a saved refusal that a person has to settle."""
+        """True once the saved tokens were read and no saved refusal waits for a person."""
         self._refused: str | None = None
         """The token that the server refused last."""
         self._challenge: Challenge | None = None
@@ -259,8 +260,8 @@ class OAuth(httpx2.Auth):
         await self._drive(request, None)
 
     async def _drive(self, request: httpx2.Request, refused: httpx2.Response | None) -> None:
-        """Run the SDK's flow until it would send `request`. If `refused` is given, pass it to the flow as the
-        answer to `request`, and run the flow to its end.
+        """Run the SDK's flow until it would send `request`. If `refused` is given, the flow gets it as the
+        answer to `request`, and runs until it would send `request` again, or ends.
 
         The server chooses the URLs of the other requests, for metadata, registration and tokens. Those
         outside its own origin go through the guarded client (`playhead.net_guard`), so that a server cannot

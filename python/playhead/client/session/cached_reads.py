@@ -85,6 +85,15 @@ class _Partial:
 
 
 @dataclass(slots=True, eq=False)
+class _AskedClaim:
+    """A claim that was requested."""
+
+    answered: trio.Event = field(default_factory=trio.Event)
+    granted: int = 0
+    """The number of the blocks that this reader may read, once it is answered."""
+
+
+@dataclass(slots=True, eq=False)
 class CachedReads:
     """A `ReadRange` of one stream that looks into a page cache first. Close it with `aclose`."""
 
@@ -112,6 +121,7 @@ class CachedReads:
     """True once bytes of the version were delivered, after which it must not change."""
     _claims: dict[int, float] = field(default_factory=dict)
     """The claimed blocks, and the time at which each claim expires."""
+    _asked: set[_AskedClaim] = field(default_factory=set)
     _in_flight: int = 0
     _is_closed: bool = False
     _follows: bool = False
@@ -259,12 +269,29 @@ class CachedReads:
         while own < count and self._claims.get(first + own, 0.0) > now:
             own += 1
         if own < count:
-            own += await place.cache.claim(place.key, first + own, count - own, self._owner)
-            until = now + place.cache.claim_seconds
-            for block in range(first, first + own):
-                if self._claims.get(block, 0.0) <= now:
-                    self._claims[block] = until
+            asked = _AskedClaim()
+            self.start_soon(self._ask_claim, place.cache, version, range(first + own, first + count), asked)
+            await asked.answered.wait()
+            own += asked.granted
         return own
+
+    async def _ask_claim(
+        self, cache: ClaimingCache, version: _Version, blocks: range, asked: _AskedClaim
+    ) -> None:
+        """Claim `blocks` in a task of the session, because a claim that was cancelled could be granted all
+        the same, and would delay others until it expires."""
+        key, until = version.places[0].key, trio.current_time() + cache.claim_seconds
+        self._asked.add(asked)
+        try:
+            asked.granted = await cache.claim(key, blocks[0], len(blocks), self._owner)
+            granted = list(blocks[: asked.granted])
+            if version is self._version:
+                self._claims |= dict.fromkeys(granted, until)
+            elif granted:
+                await cache.release(key, granted, self._owner)
+        finally:
+            self._asked.discard(asked)
+            asked.answered.set()
 
     def _examine(self, page: Page, start: int) -> None:
         """Take the resource's version, and its rules for sharing, from a page of the server."""
@@ -353,10 +380,13 @@ class CachedReads:
             idle.set()
 
     async def aclose(self) -> None:
-        """Wait until the complete blocks are stored, for at most `CLOSE_SECONDS`, and release the claims."""
+        """Wait until the complete blocks are stored and the requested claims are answered, for at most
+        `CLOSE_SECONDS`, and release the claims."""
         self._is_closed = True
         with trio.move_on_after(CLOSE_SECONDS, shield=True):
             await self._idle.wait()
+            for asked in tuple(self._asked):
+                await asked.answered.wait()
             await self._release()
 
     async def _release(self) -> None:

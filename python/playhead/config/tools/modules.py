@@ -144,8 +144,7 @@ def _configs_of_entry_point(point: importlib.metadata.EntryPoint, *, reload: boo
 
 
 def _member_at(module: ModuleType, path: str, name: str, where: str) -> object:
-    """Return the member at a dotted `path` in `module`. Raises `ConfigError`, which calls the module
-    `name`."""
+    """Return the member at a dotted `path` in `module`. Raises `ConfigError`, with `name` for the module."""
     member: object = module
     for part in path.split("."):
         member = getattr(member, part, None)
@@ -209,7 +208,8 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
         if _is_async(function):
             answer = function(content)
         else:
-            # The tuple hides the coroutine of a function that wraps an async one, which trio would refuse.
+            # A sync function may return a coroutine. trio refuses one as the result of a thread, but not a
+            # tuple that contains it.
             (answer,) = await trio.to_thread.run_sync(lambda: (function(content),), abandon_on_cancel=True)
         if inspect.isawaitable(answer):
             answer = await answer

@@ -33,8 +33,8 @@ class AdtsLocator:
         """See `Locator.locate`."""
         number, index = max(0, frame // self.samples - AAC_RUN_UP), self._index
         index.count_to(number, source)
-        is_past_end = index.is_over and number > index.frames
-        counted = index.before(index.frames if is_past_end else number)
+        is_past_end = index.is_over and number > index.next_number
+        counted = index.before(index.next_number if is_past_end else number)
         point = counted or self._segment.before(number) or self._estimate(number, source)
         return Landing(offset=point.offset, frame=point.frame * self.samples, is_exact=counted is not None)
 

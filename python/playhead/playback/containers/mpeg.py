@@ -229,7 +229,7 @@ class MpegLocator:
 
     def _before(self, index: FrameIndex, number: int) -> SeekPoint | None:
         """Return a counted frame far enough before frame `number` to decode that one correctly."""
-        if not index.first_number <= number <= index.frames:
+        if not index.first_number <= number <= index.next_number:
             return None
         side_bytes = self._first.side_bytes + 2
         near = index.before(max(index.first_number, number - _OVERLAP_FRAMES))
@@ -246,7 +246,7 @@ class MpegLocator:
         least, most = index.sizes or (header.size_bytes, header.size_bytes)
         is_constant = most - least <= 1 and (self._stated.name == "Info" or not self._stated.places)
         mean_bytes = self._newest.bytes_per_second / self._newest.frames_per_second
-        if not is_constant and index.frames:
+        if not is_constant and index.next_number:
             mean_bytes = index.mean_bytes
         early = _OVERLAP_FRAMES + 2 + int(RESERVOIR_BYTES / max(8.0, mean_bytes - header.side_bytes - 2))
         wanted = max(0, number - early)

@@ -109,8 +109,13 @@ class OverSink:
                 await self._say(speech, buffers)
 
     async def _say(self, speech: PcmBuffer, buffers: AsyncIterator[PcmBuffer]) -> None:
-        """Play `speech`; without music, play the rest of `buffers` as well."""
-        # A device that plays speech alone may go on to the next buffer by itself.
+        """Play `speech`; without music, play the rest of `buffers` as well.
+
+        Two tasks run: this one waits for the end of the speech while it is mixed into the music, and
+        `_play_alone` waits for the sink. If the speech ends first, that wait is cancelled. If the sink is
+        free first, `on_begin` ends this wait, and the sink plays what is left; a device may then go on to the
+        next buffer by itself.
+        """
         with unwrap_exception_group():
             async with aclosing(_with_rest(speech, buffers)) as rest, trio.open_nursery() as nursery:
                 self.buffer = speech
@@ -126,7 +131,8 @@ class OverSink:
                         nursery.cancel_scope.cancel()
                 finally:
                     self.buffer = None
-                    if self._mixing._music is not None and (speech.over or not speech.fades_out):
+                    is_fading = speech.fades_out and not speech.over  # its last audio is still to be mixed in
+                    if self._mixing._music is not None and not is_fading:
                         self._mixing._music.mix(None)
 
 
@@ -158,8 +164,11 @@ class Music:
         return self
 
     async def __anext__(self) -> PcmBuffer:
+        """Return the music's next item, with the speech mixed in. The speech itself is next if that item has
+        another format, does not exist, or has not arrived in `NEXT_SECONDS`."""
         if self._over.buffer is not None:
-            self._over.buffer.settle()  # a change that the sink reported for both may be unhandled
+            # The sink reports a change of either buffer to the music's. This call may be faster than that.
+            self._over.buffer.settle()
         if not self._is_requested:  # otherwise the music was requested before the speech played alone
             self._is_requested = True
             self._nursery.start_soon(self._request)

@@ -154,7 +154,11 @@ $(HOSTS)/ai-sdk/node_modules:
 	@command -v npm >/dev/null || { echo "make extra NAME=hosts needs npm (it comes with Node.js) and found none" >&2; exit 3; }
 	mkdir -p $(HOSTS)/ai-sdk && cd $(HOSTS)/ai-sdk && npm install --no-audit --no-fund ai@6.0.326 @ai-sdk/mcp@1.0.102 @ai-sdk/openai-compatible@2.0.92
 
-hosts: $(foreach name,langchain openai-agents pydantic-ai fastmcp,$(HOSTS)/$(name)/bin/python) $(HOSTS)/ai-sdk/node_modules
+# The Inspector needs Node 22; the package `node` has it.
+$(HOSTS)/clients/node_modules: $(HOSTS)/ai-sdk/node_modules
+	mkdir -p $(HOSTS)/clients && cd $(HOSTS)/clients && npm install --no-audit --no-fund node@22.23.3 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/inspector@2.12.0
+
+hosts: $(foreach name,langchain openai-agents pydantic-ai fastmcp,$(HOSTS)/$(name)/bin/python) $(HOSTS)/ai-sdk/node_modules $(HOSTS)/clients/node_modules
 	$(BIN)/python -m pytest -q tests/hosts
 
 # Third-party servers and clients: each script says what it installs and does.

@@ -1,23 +1,27 @@
 """The proxy's costs, in one run: `python -m benches.proxy`.
 
 Calls and pages of one stdio server, directly, through `playhead serve proxy`, and through FastMCP's proxy if
-`build/hosts/fastmcp` is installed; then the relay: 50 devices play 10 songs through one media port, and again
-after the proxy was killed and started again.
+`build/hosts/fastmcp` is installed; then the relay (alone: `python -m benches.proxy relay`): 50 processes of
+`playhead play` play 10 songs each through one media port, and again with the proxy killed in the middle.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import socket
 import sys
 import tempfile
 import time
+import wave
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from statistics import median, quantiles
+from subprocess import PIPE
 
-import httpx2
 import psutil
 import trio
 
@@ -30,6 +34,8 @@ CALLS = 300
 PAGES = 100
 PAGE_BYTES = 100 * 1024
 SONGS, SONG_BYTES, DEVICES = 10, 1_000_000, 50
+HEADER_BYTES = 44
+_SONGS: dict[str, bytes] = {}
 FAR = [sys.executable, "-m", "benches.proxy", "far"]
 FASTMCP = Path("build/hosts/fastmcp/bin/python")
 FASTMCP_PROXY = (
@@ -74,8 +80,13 @@ def far_server(where: str = "") -> None:
 
 
 def song(name: str) -> bytes:
-    """Return a song, the same in each process."""
-    return (name.encode() * (SONG_BYTES // len(name) + 1))[:SONG_BYTES]
+    """Return a song, the same in each process: a WAV file."""
+    if name not in _SONGS:
+        with wave.open(file := io.BytesIO(), "wb") as writer:
+            writer.setparams((2, 2, 44_100, 0, "NONE", "NONE"))
+            writer.writeframes((name.encode() * SONG_BYTES)[: SONG_BYTES - HEADER_BYTES])
+        _SONGS[name] = file.getvalue()
+    return _SONGS[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,52 +134,93 @@ async def _page(session: Session, page: int) -> None:
 
 
 @asynccontextmanager
-async def relay(directory: Path, port: int) -> AsyncIterator[tuple[Session, int]]:
-    """Start a proxy with a media port, and connect a host; yields the pid too."""
+async def relay(directory: Path, port: int) -> AsyncIterator[tuple[Session, psutil.Process]]:
+    """Start a proxy with a media port, and connect a host."""
     far = " ".join([*FAR, str(directory / "served")])
     command = [sys.executable, "-m", "playhead", "serve", "proxy", far, "--sink", "none"]
     env = {"XDG_STATE_HOME": str(directory / "state")}
     config = ServerConfig(name="proxy", command=(*command, "--media-port", str(port)), env=env)
     async with connect(config) as host:
-        (pid,) = [
-            each.pid
-            for each in psutil.Process().children()
-            if "proxy" in each.cmdline() and each.is_running()
-        ]
-        yield host, pid
+        (process,) = [each for each in psutil.Process().children() if "proxy" in each.cmdline()]
+        yield host, process
 
 
-async def measure_relay(directory: Path) -> None:
-    """Play with many devices, kill the proxy in the middle, and print what the far server served."""
-    port, addresses = 3971, list[str]()
+class Devices:
+    """Processes that each play all songs, from another one on, as fast as their output is read."""
 
-    async def device(number: int) -> None:
-        async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
-            for song_number in [(number + song) % SONGS for song in range(SONGS)]:
-                answer = await http.get(addresses[song_number])
-                assert answer.content == song(f"song-{song_number}")
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self.addresses = addresses
+        self.played_bytes = 0
+        self.half = trio.Event()
+        """Set once half of all bytes have been played."""
+        self.over = trio.Event()
+        self.digests: list[str] = []
+        self.errors: list[str] = []
 
-    for half in range(2):
-        async with relay(directory, port) as (host, pid):
-            for number in range(SONGS if half == 0 else 0):
-                raw = (await host.call_tool("play", {"song": f"song-{number}"})).raw
-                addresses.append(raw["_meta"]["playhead/audio"][0])
-            process = psutil.Process(pid)
-            began = process.cpu_times()
-            async with trio.open_nursery() as nursery:
-                for number in range(DEVICES):
-                    nursery.start_soon(device, number)
-            ended, memory = process.cpu_times(), process.memory_info().rss
-            seconds = ended.user + ended.system - began.user - began.system
-            print(
-                f"relay, part {half + 1}: proxy {1000 * seconds / DEVICES:.1f} ms of CPU per device,"
-                f" {memory / 2**20:.0f} MiB in all"
-            )
-            served = sum(int(path.read_text()) for path in directory.glob("served.*"))  # noqa: ASYNC240
-            total = SONGS * SONG_BYTES
-            print(f"far server so far: {served:,} bytes for {total:,} of songs, {served / total:.3f} times")
-            if half == 0:
-                process.kill()  # the copies are lost, and the addresses are not
+    async def play(self, number: int) -> None:
+        at = number % SONGS
+        order = [*self.addresses[at:], *self.addresses[:at]]
+        command = [sys.executable, "-m", "playhead", "play", *order, "--sink", "pcm:-"]
+        digest = sha256()
+        device = await trio.lowlevel.open_process(command, stdout=PIPE, stderr=PIPE)
+        assert device.stdout is not None
+        assert device.stderr is not None
+        async with device.stdout, device.stderr:
+            async for data in device.stdout:
+                digest.update(data)
+                self.played_bytes += len(data)
+                if self.played_bytes > DEVICES * SONGS * SONG_BYTES / 2:
+                    self.half.set()
+            if await device.wait() != 0:
+                self.errors.append((await device.stderr.receive_some()).decode())
+        self.digests.append(digest.hexdigest())
+        if len(self.digests) == DEVICES:
+            self.over.set()
+
+    def expected(self) -> list[str]:
+        """Return the digests of all devices whose output is exact, sorted."""
+        songs = [song(f"song-{number}")[HEADER_BYTES:] for number in range(SONGS)]
+        orders = [[*songs[number % SONGS :], *songs[: number % SONGS]] for number in range(DEVICES)]
+        return sorted(sha256(b"".join(order)).hexdigest() for order in orders)
+
+
+async def measure_relay(directory: Path, *, kill: bool) -> None:
+    """Play with many devices, and print what the far server served. `kill` kills the proxy in the middle."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    usages = dict[int, tuple[float, int]]()
+
+    def measure(process: psutil.Process) -> None:
+        spent = process.cpu_times()
+        usages[process.pid] = spent.user + spent.system, process.memory_info().rss
+
+    async with relay(directory, port) as (host, process):
+        results = [await host.call_tool("play", {"song": f"song-{number}"}) for number in range(SONGS)]
+        devices = Devices([result.raw["_meta"]["playhead/audio"][0] for result in results])
+        measure(process)
+        (idle_seconds, idle_bytes), began = usages[process.pid], time.perf_counter()
+        async with trio.open_nursery() as nursery:
+            for number in range(DEVICES):
+                nursery.start_soon(devices.play, number)
+            await (devices.half if kill else devices.over).wait()
+            measure(process)
+            if kill:
+                process.kill()
+                async with relay(directory, port) as (_host, process):
+                    await devices.over.wait()
+                    measure(process)
+    seconds = time.perf_counter() - began
+    is_exact = sorted(devices.digests) == devices.expected() and not devices.errors
+    served = sorted(int(path.read_text()) for path in directory.glob("served.*"))  # noqa: ASYNC240
+    total = SONGS * SONG_BYTES
+    cpu_seconds = sum(spent for spent, _ in usages.values()) - idle_seconds
+    print(
+        f"relay{', killed at half and started again' * kill}: {DEVICES} devices play {SONGS} songs in"
+        f" {seconds:.1f} s, {'each byte exact' if is_exact else f'WRONG: {devices.errors}'};"
+        f" far server {' + '.join(f'{each / total:.3f}' for each in served)} times the songs;"
+        f" proxy {1000 * cpu_seconds / DEVICES:.1f} ms of CPU per device, and for all"
+        f" {max(held for _, held in usages.values()) / 2**20:.0f} MiB ({idle_bytes / 2**20:.0f} before)"
+    )
 
 
 async def main() -> None:
@@ -187,12 +239,17 @@ async def main() -> None:
             f" ({costs.page_p50_ms / direct.page_p50_ms:.2f} times)  CPU {costs.cpu_seconds:.2f} s"
             f" ({costs.cpu_seconds / direct.cpu_seconds:.2f} times)"
         )
-    with tempfile.TemporaryDirectory() as directory:
-        await measure_relay(Path(directory))
+    await measure_relays()
+
+
+async def measure_relays() -> None:
+    for kill in (False, True):
+        with tempfile.TemporaryDirectory() as directory:
+            await measure_relay(Path(directory), kill=kill)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["far"]:
         far_server(*sys.argv[2:])
     else:
-        trio.run(main)
+        trio.run(measure_relays if sys.argv[1:] == ["relay"] else main)

@@ -1,8 +1,9 @@
 """Pages of the site that are not files of docs/, links that GitHub resolves and the site cannot, and a check.
 
 The site has README.md as its overview, CHANGELOG.md, the table of checks, a reference page for each public
-package, and on its home a piece of music and the report of a check. Links between pages work in both places;
-a link to a source file becomes its text, since the site has no copy of it.
+package, on its home a piece of music and the report of a check, and the reports of public servers, if any.
+Links between pages work in both places; a link to a source file becomes its text, since the site has no copy
+of it.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ MUSIC = ROOT / "python" / "playhead" / "servers" / "audio" / "music" / "first-li
 REPORT = ROOT / "build" / "docs" / "check-report.html"
 """The report of the example server, which `make docs` writes."""
 
+PUBLIC_SERVERS = ROOT / "build" / "public-servers" / "reports"
+"""The reports of public servers, if `make extra NAME=public-servers` has written any."""
+
 ON_THE_SITE = re.compile(r"<!-- on the site\n(.*?)-->\n", re.DOTALL)
 """Parts of a page that need files which only the site has."""
 
@@ -100,7 +104,15 @@ def on_files(files: Files, config: Any) -> Files:
         if not path.exists():
             raise PluginError(f"{path} is missing: build the site with `make docs`")
         files.append(File.generated(config, path.name, abs_src_path=str(path)))
+    for path in sorted(PUBLIC_SERVERS.glob("*.html")):
+        files.append(File.generated(config, f"public-servers/{path.name}", abs_src_path=str(path)))
     return files
+
+
+def public_reports() -> str:
+    """Return a list of links to the reports of public servers; nothing if there are none."""
+    links = [f"* [{path.stem}](public-servers/{path.name})" for path in sorted(PUBLIC_SERVERS.glob("*.html"))]
+    return "\n".join(["", "## Their reports", "", *links, ""]) if links else ""
 
 
 def checks() -> str:
@@ -140,7 +152,7 @@ def title(page: str) -> str:
     return (ROOT / "docs" / page).read_text("utf-8").partition("\n")[0].removeprefix("# ")
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Point links out of docs/ at pages of the site, or leave their text.
 
     A link that shows the name of a file shows the title of its page.
@@ -155,6 +167,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         page = {**FROM_THE_ROOT, CATALOGUE: "checks.md"}.get(target.removeprefix("../"))
         return f"[{text}]({page}{anchor})" if page else text
 
+    if page.file.src_uri == "public-servers.md":
+        markdown += public_reports()
     return LINK.sub(inside, ON_THE_SITE.sub(r"\1", markdown))
 
 

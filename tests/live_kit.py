@@ -182,7 +182,7 @@ class MemoryWeb:
                 options=options,
                 limits=limits,
                 rate=rate or LinkRate(),
-                server_name="radio.example",
+                server_name=WEB + path,
                 stack=stack,
             )
             stream = open_forms(
@@ -190,7 +190,7 @@ class MemoryWeb:
                 options=options,
                 limits=limits,
                 size_bytes=None,
-                server_name="radio.example",
+                server_name=WEB + path,
                 last_received=arrivals.last_received,
             )
             async with stream as opened:

@@ -129,7 +129,12 @@ def sandboxed(server: Mapping[str, Any], programs: Path, namespaces: Sequence[st
         return text
 
     command = (*namespaces, "sh", "-c", SANDBOX, "sh", str(place), *map(filled, server["command"]))
-    env = {"HOME": str(home), **{name: filled(value) for name, value in server.get("env", {}).items()}}
+    # A repository around the build is none of the server's.
+    env = {
+        "HOME": str(home),
+        "GIT_CEILING_DIRECTORIES": str(place),
+        **{name: filled(value) for name, value in server.get("env", {}).items()},
+    }
     return ServerConfig(name=server["name"], command=command, env=env, cwd=str(work))
 
 
@@ -171,7 +176,7 @@ def reviewed() -> dict[tuple[str, str], Reviewed]:
 
 def page(servers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Write the page from the reports below `BUILD` and the reviewed findings."""
-    known = reviewed()
+    known, total = reviewed(), Counter[str]()
     yield from HEAD.strip().splitlines()
     for server in servers:
         path = BUILD / "reports" / f"{server['name']}.json"
@@ -181,6 +186,7 @@ def page(servers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         undecided = [test for test in report["detailed_results"] if test["status"] == "error"]
         outside = sum(any(f"lacks {lack}" in test.get("error", "") for lack in LACKS) for test in undecided)
         tested = report["tests_conducted"] - outside
+        total += Counter(undecided=len(undecided) - outside, tested=tested)
         share = f"{(len(undecided) - outside) / tested:.0%}" if tested else "-"
         failed = {
             check["name"]
@@ -194,6 +200,8 @@ def page(servers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         package = next(f"{server[kind]} ({kind})" for kind in ("npm", "pypi", "go") if kind in server)
         tools = f"{report['tools_answered']} of {report['total_tools_discovered']}"
         yield f"| `{package}` | {verdict} | {tools} | {report['tests_conducted']} | {share} | {outside} |"
+    share = f"{total['undecided'] / max(1, total['tested']):.0%}"
+    yield f"\nIn all, {total['undecided']} of {total['tested']} tests are undecided ({share})."
     yield ""
     yield "## Their defects"
     yield ""
@@ -204,7 +212,7 @@ def page(servers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"* **{item.server}**, `{item.check}`: {' '.join(item.why.split())}{where}"
     false = [item for item in known.values() if not item.real]
     yield ""
-    yield f"{len(known) - len(false)} findings are real, {len(false)} were mistakes of the checker."
+    yield f"{len(known) - len(false)} findings are real, {len(false) or 'none'} were mistakes of the checker."
     for item in false:
         yield f"* mistaken: **{item.server}**, `{item.check}`: {' '.join(item.why.split())}"
 
@@ -215,8 +223,8 @@ HEAD = """
 `playhead check SERVER full --mine all` on public servers, each in an empty home, without a network and
 without keys. So tools that need either are undecided, and are counted apart (*outside*). *Answered* counts
 the tools that succeeded at least once. `make extra NAME=public-servers` makes this page. Each finding is
-judged by its message, and those with a file and line by the source too. The rows come from more than one
-version of the checker, which was improved on these servers.
+judged by its message, and those with a file and line by the source too. All rows come from one version of the
+checker, which was improved on these servers.
 
 | package | verdict | answered | tests | undecided | outside |
 |---|---|---|---|---|---|

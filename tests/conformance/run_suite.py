@@ -17,7 +17,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,24 +149,27 @@ def environment() -> dict[str, str]:
     return found
 
 
-def scenarios(revision: str, env: Mapping[str, str]) -> list[Scenario]:
-    """Return the scenarios at `revision`: those of the client, and those of the server that we can answer."""
+def demanded(revision: str, env: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
+    """Yield the role and name of each scenario at `revision`, and True if it is scored."""
     command = ["conformance", "list", "--requirements", revision]
     said = subprocess.run(command, env=dict(env), capture_output=True, text=True, check=True).stdout
-    found, role = [], ""
+    role = ""
     for line in said.splitlines():
         if heading := re.match(r"(Server|Client) scenarios", line):
             role = heading[1].lower()
         elif line.startswith("Run and reported"):
             role = ""
         elif item := re.fullmatch(r" +- (\S+)(?: \[(client|server)\])?", line):
-            part = item[2] or role
-            asked = [""] if part == "client" else [*SERVERS] if item[1] in SERVER_SCENARIOS else []
-            found += [
-                Scenario(role=part, revision=revision, name=item[1], scored=item[2] is None, server=server)
-                for server in asked
-            ]
-    return sorted(found)
+            yield item[2] or role, item[1], item[2] is None
+
+
+def scenarios(revision: str, env: Mapping[str, str]) -> list[Scenario]:
+    """Return the scenarios at `revision`: those of the client, and those of the server that we can answer."""
+    return sorted(
+        Scenario(role=role, revision=revision, name=name, scored=is_scored, server=server)
+        for role, name, is_scored in demanded(revision, env)
+        for server in ([""] if role == "client" else [*SERVERS] if name in SERVER_SCENARIOS else list[str]())
+    )
 
 
 @asynccontextmanager

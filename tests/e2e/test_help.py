@@ -40,3 +40,6 @@ def test_help_is_golden_and_80_columns_wide(command: str, request: pytest.Fixtur
         golden.write_text(text)
     assert text == golden.read_text(), "if this is meant: pytest --update-golden tests/e2e/test_help.py"
     assert max(len(line) for line in text.splitlines()) <= 80
+    assert not any(line.endswith("...") for line in text.partition("Commands:")[2].splitlines()), (
+        "cut summaries"
+    )

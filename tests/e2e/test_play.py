@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.server
 import json
+import os
 import re
 import subprocess
 import sys
@@ -132,7 +133,11 @@ def test_items_of_one_format_follow_without_a_gap(origin: Origin, tmp_path: Path
         ("/page", 1, "expected audio or a playlist, got a page of HTML (text/html)"),
         ("/conversation.jsonl", 1, "expected audio or a playlist, got text (application/octet-stream)"),
         ("/none.mp3", 1, "expected audio or a playlist, got HTTP 404"),
-        ("/none", 3, "expected audio, a playlist or an MCP server; a GET got HTTP 404; could not connect"),
+        (
+            "/none",
+            3,
+            "/none: expected audio, a playlist or an MCP server, got HTTP 404 to a GET; check the URL",
+        ),
     ],
 )
 def test_a_url_without_audio_is_an_error_that_says_what_was_tried(
@@ -239,12 +244,17 @@ def test_ls_lists_tools_resources_templates_and_prompts(shared: SharedServers) -
         ((DATA / "chord.wav").read_bytes, ["stdin"]),
         ((DATA / "gapless.mp3").read_bytes, ["stdin"]),
         (lambda: f"{DATA}/chord.wav\n{DATA}/gapless.mp3\n".encode(), ["chord", "gapless"]),
+        (lambda: b"na\xefve.wav\ncaf\xc3\xa9.wav\n", ["na\udcefve", "caf\u00e9"]),
     ],
 )
 def test_stdin_is_audio_or_a_playlist(source: object, items: list[str], tmp_path: Path) -> None:
     assert callable(source)
+    for name in (b"na\xefve.wav", b"caf\xc3\xa9.wav"):
+        (tmp_path / os.fsdecode(name)).write_bytes((DATA / "chord.wav").read_bytes())
     command = [*PLAYHEAD, "play", "-", *QUIET, "--json"]
-    done = subprocess.run(command, input=source(), capture_output=True, env=environment(), check=False)
+    done = subprocess.run(
+        command, input=source(), capture_output=True, env=environment(), check=False, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert [it["title"] for it in json.loads(done.stdout)["items"]] == items
 

@@ -1,4 +1,4 @@
-"""A stdio server of the handshake's generation that asks its client undeclared, and dies when told to."""
+"""A stdio server of the handshake's generation that asks undeclared, notifies, and dies when told to."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ def _send(**message: object) -> None:
 
 
 def main() -> None:
-    asked_by = None
+    asked_by, subscribed = None, set[str]()
     for line in sys.stdin:
         message = json.loads(line)
         method, id, params = message.get("method"), message.get("id"), message.get("params") or {}
         text = None
         if method == "initialize":
             info = {"name": "old", "version": "1"}
-            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+            capabilities: dict[str, object] = {"tools": {}, "resources": {"subscribe": True}}
+            result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
             _send(id=id, result=result)
         elif method == "tools/list":
-            names = ("ask", "echo", "die")
+            names = ("ask", "echo", "die", "touch")
             _send(id=id, result={"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in names]})
         elif method == "tools/call" and params["name"] == "die":
             os._exit(3)
@@ -30,6 +31,15 @@ def main() -> None:
             asked_by = id
             form = {"type": "object", "properties": {}}
             _send(id="q1", method="elicitation/create", params={"message": "?", "requestedSchema": form})
+        elif method == "resources/subscribe" and params["uri"] == "song://missing":
+            _send(id=id, error={"code": -32002, "message": "no such song"})
+        elif method in ("resources/subscribe", "resources/unsubscribe"):
+            (subscribed.add if method == "resources/subscribe" else subscribed.discard)(params["uri"])
+            _send(id=id, result={})
+        elif method == "tools/call" and params["name"] == "touch":
+            for uri in subscribed:
+                _send(method="notifications/resources/updated", params={"uri": uri})
+            text = "touched"
         elif method == "tools/call":
             text = str(params.get("arguments"))
         elif id == "q1":

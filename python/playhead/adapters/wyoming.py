@@ -14,8 +14,9 @@ from typing import Any, Self
 
 import trio
 
+from playhead.client.transports.http_errors import unreachable
 from playhead.concurrency import unwrap_exception_group
-from playhead.errors import ConnectionLostError, ProtocolError
+from playhead.errors import ConnectError, ConnectionLostError, ProtocolError
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.sinks.frames import CONCLUDE_SECONDS, AudioFrame, FrameEvent, FramesSink
 from playhead.strict_json import parse_json
@@ -23,6 +24,13 @@ from playhead.strict_json import parse_json
 MAX_EVENT_BYTES = 1024 * 1024
 ANSWER_SECONDS = 5.0
 """Limits the wait for `info`, and for `played` after the last frame was heard."""
+
+
+async def _connected(host: str, port: int) -> trio.SocketStream:
+    try:
+        return await trio.open_tcp_stream(host, port)
+    except OSError as error:
+        raise ConnectError(unreachable(f"{host}:{port}", error)) from error
 
 
 class WyomingSink(FramesSink):
@@ -40,9 +48,12 @@ class WyomingSink(FramesSink):
     @classmethod
     async def discover(cls, host: str, port: int) -> Self:
         """Return a sink in the format that the service states; in the default format if it states none, or
-        none of 16 bits."""
+        none of 16 bits.
+
+        Raises `ConnectError` if the service does not listen, as playing does.
+        """
         with trio.move_on_after(ANSWER_SECONDS):
-            async with await trio.open_tcp_stream(host, port) as stream:
+            async with await _connected(host, port) as stream:
                 connection = _Connection(stream)
                 await connection.send("describe", {})
                 match (await connection.wait_for("info")).get("snd"):
@@ -52,7 +63,7 @@ class WyomingSink(FramesSink):
 
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         with unwrap_exception_group():
-            async with await trio.open_tcp_stream(*self._address) as stream, trio.open_nursery() as nursery:
+            async with await _connected(*self._address) as stream, trio.open_nursery() as nursery:
                 self._connection = _Connection(stream)
                 self._is_started, self._played = False, trio.Event()
                 self._played.set()  # no answer is expected yet

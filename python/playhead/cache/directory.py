@@ -25,6 +25,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Final
 
@@ -94,7 +95,7 @@ class DirectoryCache:
 
     def __init__(
         self,
-        directory: Path,
+        directory: str | PathLike[str],
         *,
         max_bytes: int = MAX_BYTES,
         on_trouble: Callable[[str], None] | None = None,
@@ -104,7 +105,7 @@ class DirectoryCache:
 
         Raises `UsageError` if it belongs to another user, is open to others, or cannot be created.
         """
-        self._directory = directory
+        self._directory = directory = Path(directory)
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Resource] = OrderedDict()

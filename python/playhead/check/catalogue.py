@@ -36,7 +36,6 @@ _READS_OPEN: Final = "docs/streaming.md#which-ranges-and-how-many"
 _ROWS: Final[Mapping[str, tuple[Level, str, str]]] = {
     "connection.connect": ("must", "/basic/lifecycle", "The server can be reached and completes the handshake"),
     "connection.health": ("should", "docs/check-reference.md", "The health endpoint, if any, reports a healthy server"),
-    "handshake.revision": ("must", "/basic/lifecycle#version-negotiation", "The handshake negotiates a published revision"),
     "handshake.shape": ("must", "/basic/lifecycle#initialization", "The handshake's result has the fields of the schema: serverInfo, capabilities, instructions"),
     "handshake.negotiates": ("must", "/basic/lifecycle#version-negotiation", "A client that asks for an unknown revision is offered another one"),
     "handshake.unknown-method": ("should", _RPC_ERROR, "An unknown method before the handshake is answered with an error, and the connection stays open"),

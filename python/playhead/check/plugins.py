@@ -50,7 +50,7 @@ def installed_plugins() -> tuple[CheckPlugin, ...]:
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             plugin = entry.load()
-        except Exception as error:
+        except Exception as error:  # the module of another package may raise anything
             raise ConfigError(
                 f"{GROUP}: {entry.value} can't be loaded ({type(error).__name__}: {error})"
             ) from error

@@ -61,7 +61,7 @@ def explain(
     deadline: p.Deadline = None,
     json_output: p.Json = False,
 ) -> None:
-    """Show the effective configuration of a tool, or the form of a resource's ranges, and why.
+    """Show how a tool is configured, or how ranges are read, and why.
 
     Without --resource no server is started or asked: the tool may not exist.
     """

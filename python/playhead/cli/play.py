@@ -74,7 +74,7 @@ def play(
         typer.Option("--channels", min=1, max=32, metavar="N", help="Convert to this number of channels."),
     ] = None,
 ) -> None:
-    """Play audio from a server, the web or files while it is still arriving.
+    """Play audio from a server, the web or files while it arrives.
 
     Of several items each follows the one before without a gap if its format is
     the same. At a terminal, keys control the player: space pauses, left and
@@ -157,7 +157,8 @@ def play(
                 if not got:
                     raise
                 raise ConnectError(
-                    f"expected audio, a playlist or an MCP server; a GET got {got}; {error}"
+                    f"{redacted_url(server)}: expected audio, a playlist or an MCP server, got {got} to a"
+                    f" GET; check the URL (as an MCP endpoint: {error})"
                 ) from error
             if what is None:
                 from playhead.cli.listing import show_playable

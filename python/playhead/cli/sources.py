@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -30,7 +30,7 @@ from playhead.cli.terminal import Terminal
 from playhead.concurrency import unwrap_exception_group
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
 from playhead.content.playlists import WEB_URL, Playlist, PlaylistEntry, is_playlist, playlist_items
-from playhead.errors import PlayheadError, UnsupportedFormatError, UsageError
+from playhead.errors import PlayheadError, TransportError, UnsupportedFormatError, UsageError
 from playhead.escaping import did_you_mean
 from playhead.limits import Limits
 from playhead.redaction import redacted_url
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 STDIN: Final = "-"
 ASKED_AT_ONCE: Final = 2
+_CONTROLS: Final = frozenset(b"\x7f").union(range(0x20)).difference(b"\t\n\r")
 Opened = Sequence[Playable] | Playlist
 """The media at an address, or the playlist at it."""
 
@@ -65,6 +66,8 @@ def are_media(words: Sequence[str], server_names: frozenset[str]) -> bool:
     if is_path and (Path(first).is_dir() or not os.access(first, os.X_OK)):
         raise UsageError(f"{missing[0]!r}: no such file; expected files, directories or URLs after {first!r}")
     if first in missing and first not in server_names and _looks_like_file(first):
+        if "://" in first:
+            raise UsageError(f"{first!r}: expected an http:// or https:// URL, got {first.split(':')[0]}://")
         hint = did_you_mean(first, sorted(server_names), lead="; ")
         raise UsageError(f"{first!r}: no such file, and no server or program has this name{hint}")
     return False
@@ -146,6 +149,12 @@ class Sources:
             async with trio.open_nursery() as nursery:
                 for place, word in enumerate(words):
                     nursery.start_soon(find_at, place, word)
+        for place, word in enumerate(words):
+            match media[place]:
+                case [_FailedMedia(error=TransportError())] if WEB_URL.match(word) and self.web.has_answered(
+                    word
+                ):
+                    media[place] = [self.web.media(word)]  # an outage: the stream is patient
         return [*chain.from_iterable(media)]
 
     async def of_answer(self, answer: WebAnswer) -> Sequence[Playable]:
@@ -177,7 +186,8 @@ class Sources:
         if entry.is_hls and WEB_URL.match(address):
             return [self.web.media(address)]
         if not WEB_URL.match(address):
-            return await _open_file(local_path(address), self.limits, title=title)
+            path = await trio.to_thread.run_sync(_existing, local_path(address))
+            return await _open_file(path, self.limits, title=title)
         if is_playlist(None, address):
             return await self._ask(address, title=title)
         return [self.web.media(address, title=title)]
@@ -214,7 +224,7 @@ class Sources:
             head = await _read_in_thread(fd, SNIFF_BYTES)
             if not head:
                 raise UsageError("-: expected audio or a playlist on stdin, got no data")
-            if sniff(head) is AudioFormat.TEXT:
+            if sniff(head) in (None, AudioFormat.TEXT) and _CONTROLS.isdisjoint(head):  # text in any encoding
                 while len(head) <= self.limits.playlist_bytes and (
                     more := await _read_in_thread(fd, 1 << 16)
                 ):
@@ -239,6 +249,16 @@ async def _open_file(path: str, limits: Limits, *, title: str = "") -> Opened:
         return Playlist(await trio.to_thread.run_sync(read), path, is_local=True)
     except OSError as error:
         raise UsageError(f"expected a readable playlist, got {path} ({error.strerror})") from error
+
+
+def _existing(path: str) -> str:
+    """Return the path, with the bytes of those names that playlists decode from Windows-1252."""
+    place = ""
+    for part in () if path.isascii() else PurePath(path).parts:
+        raw = os.fsdecode(part.encode("cp1252", "replace"))
+        names = (os.path.join(place, each) for each in (part, raw))  # noqa: PTH118 - with a NUL
+        place = next((each for each in names if os.path.exists(each)), os.path.join(place, part))  # noqa: PTH110, PTH118
+    return place or path
 
 
 def _failed_entry(entry: PlaylistEntry, error: PlayheadError) -> list[Playable]:

@@ -203,8 +203,8 @@ def carrier_factory(
     show_url: ShowUrl | None = None,
     wait_for_stream: bool = False,
 ) -> CarrierFactory:
-    """Return the factory for `target`. Raises `ConfigError` for unusable TLS files, and for OAuth over a
-    WebSocket."""
+    """Return the factory for `target`. Raises `ConfigError` for another type, for unusable TLS files, and for
+    OAuth over a WebSocket."""
     if isinstance(target, StartedServer):
         return _process(target.config, limits, target.process)
     if not isinstance(target, ServerConfig):
@@ -239,6 +239,12 @@ def _process(config: ServerConfig, limits: Limits, started: ServerProcess | None
 
 
 def _in_process(server: SdkServer) -> CarrierFactory:
+    if not hasattr(server, "run"):
+        raise ConfigError(
+            "connect: expected a name of the servers file, a URL, a command line, an argument vector or a"
+            f" server object of the SDK, got {server!r:.80}"
+        )
+
     def new() -> Carrier:
         from playhead.client.transports.in_process import InProcessCarrier
 

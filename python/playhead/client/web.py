@@ -33,6 +33,8 @@ from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.reader import RangeStream, open_forms
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from mcp_types import ResourceLink
 
 REFUSALS: Final = frozenset({400, 404, 405, 406})
@@ -62,7 +64,7 @@ class WebAnswer:
 
 
 class Web:
-    """Opens web resources from global addresses and `allow_origins`; close it with `aclose`."""
+    """Opens web resources from global addresses and `allow_origins`. A context; `aclose` closes it, too."""
 
     def __init__(self, *, allow_origins: Collection[Origin] = (), limits: Limits = DEFAULT_LIMITS) -> None:
         self._client = guarded_client(allow_origins=allow_origins, limits=limits)
@@ -70,6 +72,13 @@ class Web:
         self._rate = LinkRate()
         self._begun: dict[str, HttpRangeReader] = {}
         """The readers of `ask` that nobody uses yet."""
+        self._answered = set[Origin]()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     def media(self, url: str, *, title: str = "", mime_type: str | None = None) -> ResourceMedia:
         """Make a playable item of a URL; the last segment of its path is its title by default."""
@@ -83,6 +92,7 @@ class Web:
         reader = self._reader(url)
         try:
             body = await reader.begin()
+            self._answered.add(origin_of(url))
         except HttpRefusedError as error:
             if error.status not in REFUSALS:
                 raise
@@ -103,6 +113,10 @@ class Web:
         else:
             await reader.aclose()
         return WebAnswer(kind=kind, got=got, media=media)
+
+    def has_answered(self, url: str) -> bool:
+        """Return whether the origin of `url` has answered `ask`, for any URL."""
+        return origin_of(url) in self._answered
 
     async def read_playlist(self, answer: WebAnswer) -> bytes:
         """Read the whole of a playlist, or just more than `Limits.playlist_bytes`."""

@@ -8,6 +8,7 @@ counts as one entry.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import PurePath
@@ -149,15 +150,12 @@ def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS)
         LimitError: `data` has more than `Limits.playlist_bytes` or `Limits.playlist_entries`.
     """
     _check_limit(base, "playlist_bytes", "bytes", limits.playlist_bytes, len(data))
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("cp1252", "replace")
-    if "\0" in text or text.lstrip().startswith("<"):
+    rows_of_bytes = re.split(rb"[\r\n]+", data.removeprefix(codecs.BOM_UTF8))
+    lines = [stripped for line in rows_of_bytes if (stripped := _decode(line).strip())]
+    if b"\0" in data or (lines and lines[0].startswith("<")):
         raise _not_a_playlist(base, "HTML, XML or binary data")
     if is_hls(data):
         return (PlaylistEntry(base, "", is_hls=True),)
-    lines = [stripped for line in re.split(r"[\r\n]+", text) if (stripped := line.strip())]
     is_pls = bool(lines) and lines[0].lower() == "[playlist]"
     rows = _pls_rows(lines) if is_pls else _m3u_rows(lines)
     entries = tuple(PlaylistEntry(_join(base, address), title) for address, title in rows)
@@ -165,6 +163,13 @@ def playlist_entries(data: bytes, base: str, *, limits: Limits = DEFAULT_LIMITS)
         raise _not_a_playlist(base, "no entries" if lines else "an empty one")
     _check_limit(base, "playlist_entries", "entries", limits.playlist_entries, len(entries))
     return entries
+
+
+def _decode(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:  # each line by itself: a list of files may have names in both
+        return line.decode("cp1252", "replace")
 
 
 def _not_a_playlist(base: str, got: str) -> ContentError:

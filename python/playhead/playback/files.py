@@ -90,7 +90,11 @@ class _FileReader(Reader):
         with self._lock:
             if self._file.closed:
                 raise ClosedError("the file was closed while it was being read")
-            return self._file.readinto(buffer)  # type: ignore[attr-defined,no-any-return]  # a raw file has it
+            try:
+                return self._file.readinto(buffer)  # type: ignore[attr-defined,no-any-return]  # a raw file has it
+            except OSError as error:
+                error.filename = self._file.name  # a failing disk gives no name
+                raise
 
     def close(self) -> None:
         with self._lock:

@@ -70,14 +70,14 @@ def identify(head: bytes, *, mime_type: str | None, uri: str | None) -> Identifi
         kind = f" and has the type {mime_type!r}" if mime_type else ""
         raise UnsupportedFormatError(
             f"expected a known audio format, got a stream that begins with {head[:8].hex(' ')}{kind}."
-            f" {_DECODED_TEXT}"
+            f" {_decoded_text()}"
         )
     _require_decoder(label, mime_type)
     if label is not AudioFormat.MP3:
         # Every other format has a signature, which is missing.
         raise UnsupportedFormatError(
             f"expected {label.value} ({mime_type or uri}), got a stream that begins with "
-            f"{head[:8].hex(' ')}, which is not {label.value}: the server mislabels or damages it"
+            f"{head[:8].hex(' ')}, which is not {label.value}: it is mislabelled or damaged"
         )
     return Identified(format=label)
 
@@ -103,7 +103,9 @@ def parse_raw_pcm(mime_type: str) -> RawPcm:
     return RawPcm(format=PcmFormat(rate_hz=rate_hz, channels=channels), big_endian=kind == "audio/l16")
 
 
-_DECODED_TEXT = "playhead plays MP3, FLAC, WAV, Ogg Vorbis and raw 16-bit PCM"
+def _decoded_text() -> str:
+    extra = ", Opus, AAC, ALAC" if has_extra("formats") else ""
+    return f"playhead plays MP3, FLAC, WAV, Ogg Vorbis{extra} and raw 16-bit PCM"
 
 
 def _require_decoder(actual: AudioFormat, mime_type: str | None) -> None:
@@ -112,6 +114,6 @@ def _require_decoder(actual: AudioFormat, mime_type: str | None) -> None:
     if actual in EXTRA_DECODED:
         remedy = "the extra `formats` adds it: pip install 'playhead[formats]'"
     else:
-        remedy = "ask the server for one of these"
+        remedy = "choose one of these"
     labelled = f" (labelled {mime_type!r})" if mime_type else ""
-    raise UnsupportedFormatError(f"the stream is {actual.value}{labelled}. {_DECODED_TEXT}; {remedy}")
+    raise UnsupportedFormatError(f"the stream is {actual.value}{labelled}. {_decoded_text()}; {remedy}")

@@ -31,7 +31,8 @@ class Status(StrEnum):
 
 
 class Repeat(StrEnum):
-    """Which item follows when one ends by itself. A call of `next` goes to the next item even with `ONE`."""
+    """The rule for the item that follows when one ends by itself. A call of `next` goes to the next item even
+    with `ONE`."""
 
     OFF = "off"
     ONE = "one"

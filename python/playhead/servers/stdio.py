@@ -1,15 +1,19 @@
 """MCP over stdio, the server's side. A read of stdin does not delay the end of a cancelled server.
 
-The SDK's `stdio_server` protects stdout (while it serves, file descriptor 1 is stderr), but reads stdin in a
-thread that cannot be abandoned, so that Ctrl-C waits for the client's next line. `StdinLines` abandons its
-thread, which holds no lock that the interpreter would need at exit.
+The SDK's `stdio_server` takes three worker threads per message, which cost more than the message itself, and
+Ctrl-C waits for the client's next line. Here the event loop waits for stdin, and short messages are written
+without a thread. Stdout stays clean: while the server serves, file descriptor 1 is stderr.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import AsyncIterator
-from typing import Any, cast
+import select
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, cast
 
 import anyio
 import trio
@@ -23,7 +27,9 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.protocol.framing import Line, LineFramer, OverlongLine
 from playhead.servers.messages import ErrorAnswer, decode
 
-_READ_BYTES = 64 * 1024
+_READ_BYTES: Final = 64 * 1024
+_PIPE_BYTES: Final = select.PIPE_BUF
+"""A pipe that is ready takes this many bytes without blocking."""
 
 
 async def serve_stdio(
@@ -42,17 +48,62 @@ async def serve_stdio(
     refuse, refusals = anyio.create_memory_object_stream[SessionMessage](0)
     # The SDK only iterates over its stdin, so this object needs no other method of a file.
     lines = cast("anyio.AsyncFile[str]", _valid_messages(StdinLines(limits=limits), refuse))
-    async with refuse, stdio_server(stdin=lines) as (read, write), trio.open_nursery() as nursery:
+    with _clean_stdout() as fd:
+        stdout = cast("anyio.AsyncFile[str]", StdoutLines(fd))
+        async with refuse, stdio_server(lines, stdout) as (read, write), trio.open_nursery() as nursery:
 
-        async def answer() -> None:
-            async with refusals, write.clone() as writer:
-                async for refusal in refusals:
-                    await writer.send(refusal)
+            async def answer() -> None:
+                async with refusals, write.clone() as writer:
+                    async for refusal in refusals:
+                        await writer.send(refusal)
 
-        nursery.start_soon(answer)
-        task_status.started(None)
-        await server.run(read, write, server.create_initialization_options())
-        refuse.close()  # stdin has ended; `answer` sends the last refusals
+            nursery.start_soon(answer)
+            task_status.started(None)
+            await server.run(read, write, server.create_initialization_options())
+            refuse.close()  # stdin has ended; `answer` sends the last refusals
+
+
+@contextmanager
+def _clean_stdout() -> Iterator[int]:
+    """Let file descriptor 1 be stderr, and yield a descriptor of the real stdout."""
+    private = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # stderr is closed
+        with Path(os.devnull).open("wb") as null:
+            os.dup2(null.fileno(), 1)
+    try:
+        yield private
+    finally:
+        os.dup2(private, 1)
+        os.close(private)
+
+
+class StdoutLines:
+    """The two methods of an asynchronous text file that the SDK calls, for a file descriptor."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+        self._line = b""
+
+    async def write(self, text: str) -> None:
+        self._line = text.encode()
+
+    async def flush(self) -> None:
+        """Write the line. Raises `OSError` if the other side has closed. Cancelling has no effect once the
+        write has begun, so that no line is torn."""
+        if len(self._line) <= _PIPE_BYTES and self._poll.poll(0):
+            os.write(self._fd, self._line)
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.to_thread.run_sync(self._write)
+
+    def _write(self) -> None:
+        view = memoryview(self._line)
+        while view:
+            view = view[os.write(self._fd, view) :]
 
 
 async def _valid_messages(
@@ -107,6 +158,13 @@ class StdinLines:
             if event is None:
                 if self._is_at_end:
                     raise StopAsyncIteration
-                data = await trio.to_thread.run_sync(os.read, self._fd, _READ_BYTES, abandon_on_cancel=True)
+                data = await self._read()
                 self._is_at_end = not data
                 self._framer.feed(data or (b"\n" if self._framer.message.length_bytes else b""))
+
+    async def _read(self) -> bytes:
+        try:
+            await trio.lowlevel.wait_readable(self._fd)
+        except PermissionError:  # a file, which epoll does not take
+            return await trio.to_thread.run_sync(os.read, self._fd, _READ_BYTES, abandon_on_cancel=True)
+        return os.read(self._fd, _READ_BYTES)

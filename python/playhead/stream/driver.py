@@ -737,6 +737,7 @@ class Driver:
             strategy=self._forms.name,
             strategy_reason=self._forms.reason,
             mime_type=self._handler.mime_type,
+            cache_scope=self._handler.cache_scope,
             capacity_bytes=self.pipe.capacity_bytes,
             reconnects=0 if live is None else live.reconnects,
             is_live=self._was_live or (live is not None and live.duration_seconds is None),

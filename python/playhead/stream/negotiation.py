@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from playhead.content.formats import Base64Text
+from playhead.content.playlists import WEB_URL
 from playhead.errors import (
     ContradictionError,
     HttpRefusedError,
@@ -229,14 +230,15 @@ class FormNegotiation:
 
     def _all_refused(self) -> PlayheadError:
         errors = [refusal.error for _, refusal in self._refusals if refusal.error is not None]
-        if isinstance(errors[-1], HttpRefusedError) and str(errors[-1]).startswith(self.server_name):
+        is_one = len(dict(self._refusals)) == 1
+        if is_one and isinstance(errors[-1], HttpRefusedError) and WEB_URL.match(self.server_name):
             return errors[-1]  # of a URL without a server, which is read in one form: it says all
         # Unless another form is forced, the last one is `whole`, which requests the resource's own URI.
         is_missing = says_not_found(errors[-1])
         problem = "has no such resource" if is_missing else "refused every form of a ranged read"
         remedy = ONE_SERVER if any(_AMBIGUOUS.search(str(each)) for each in errors) else ""
         remedy += self.remark(is_missing)
-        message = f"{self.server_name}: {problem}; tried {self._tried()}{remedy}"
+        message = f"{self.server_name} {problem}; tried {self._tried()}{remedy}"
         return _with_message(errors[-1] if is_missing else errors[0], message)
 
 

@@ -221,6 +221,8 @@ class StreamStatistics:
     strategy_reason: str
     """The reason why this strategy is used, and the strategies that were refused before it."""
     mime_type: str | None
+    cache_scope: Literal["public", "private"] | None
+    """The server's declaration of who may share the bytes (since revision 2026-07-28)."""
     capacity_bytes: int
     reconnects: int = 0
     """Connections of a radio after its first."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Literal, assert_never
 
 import trio
 
@@ -83,6 +83,8 @@ class ResponseHandler:
     broken: PlayheadError | None = None
     """The error that breaks the stream at once, if any."""
     mime_type: str | None = None
+    cache_scope: Literal["public", "private"] | None = None
+    """The declaration of the newest answer with bytes."""
     has_answer: bool = False
     """True once the current form has been answered without a refusal."""
     earliest: int | None = None
@@ -151,6 +153,7 @@ class ResponseHandler:
                 offset=request.start,
             )
         self.mime_type = self.mime_type or outcome.mime_type
+        self.cache_scope = outcome.cache_scope if outcome.blobs else self.cache_scope
         self._note_size(outcome, answer)
         return answer
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -111,6 +112,15 @@ class AnswersTwice(Planted):
         super().send(message)
         if "content" in message.get("result", {}):
             super().send(message)
+
+
+class NeverEnds(Planted):
+    finds = "connection.stops"
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        super().run()
+        threading.Event().wait()
 
 
 class PingHangs(Planted):
@@ -227,6 +237,8 @@ DEFECTS: dict[str, type[Planted]] = {
     "ids-of-text": planted(
         "wire.same-ids", send=lambda self, it: Faultless.send(self, {**it, "id": str(it["id"])})
     ),
+    # Its process goes on when its stdin is closed, and at SIGTERM.
+    "never-ends": NeverEnds,
     # A ping is never answered.
     "ping-hangs": PingHangs,
     # It says that it has prompts, and knows no method for them.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ import trio
 import trio.testing
 
 from playhead.adapters.wyoming import WyomingSink
-from playhead.errors import ConnectionLostError, ProtocolError
+from playhead.errors import ConnectError, ConnectionLostError, ProtocolError
 from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
 from playhead.testing.sinks import buffer_of, tone
@@ -203,3 +204,14 @@ async def test_an_invalid_event_is_refused_in_bounded_memory(answer: bytes) -> N
     async with tcp_server(Speaker(info=answer).serve) as port:
         with pytest.raises(ProtocolError, match="Wyoming event"):
             await WyomingSink.discover("127.0.0.1", port)
+
+
+async def test_a_service_that_is_down_is_a_connect_error_with_its_address() -> None:
+    with socket.socket() as reserved:  # bound and not listening: nobody else answers there
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        refused = f"could not connect to 127.0.0.1:{port}: connection refused"
+        with pytest.raises(ConnectError, match=refused):
+            await WyomingSink.discover("127.0.0.1", port)
+        with pytest.raises(ConnectError, match=refused):
+            await WyomingSink("127.0.0.1", port).play(PcmSequence(long_tone()))

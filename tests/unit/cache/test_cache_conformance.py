@@ -28,7 +28,7 @@ async def test_memory(law: CacheLaw) -> None:
 
 @pytest.mark.parametrize("law", CACHE_LAWS, ids=law_name)
 async def test_a_directory(law: CacheLaw, tmp_path: Path) -> None:
-    await law(lambda: DirectoryCache(tmp_path / "cache"))
+    await law(lambda: DirectoryCache(str(tmp_path / "cache")))
 
 
 @pytest.mark.parametrize("law", CACHE_LAWS, ids=law_name)

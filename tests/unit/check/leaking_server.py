@@ -4,6 +4,7 @@ only."""
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,8 @@ def call(defect: str, folder: str) -> str:
             time.sleep(0.004 * CALLS)
         case "descriptors":
             KEPT.append(Path(__file__).open("rb"))  # noqa: SIM115 - it stays open
+        case "jobs":  # each call starts a search in the background
+            KEPT.append(subprocess.Popen(["sleep", "5"], stdout=subprocess.PIPE, stdin=subprocess.PIPE))
         case "files":
             Path(folder, f"result-{CALLS}.json").write_text("{}")
         case "logs":

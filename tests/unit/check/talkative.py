@@ -11,7 +11,9 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
+import trio
 from jsonschema import Draft202012Validator
+from mcp_types import JSONRPCRequest
 
 from tests.servers.raw_http import MALFORMED, Exchange
 from tests.unit.check.check_kit import Json, text
@@ -146,6 +148,16 @@ def page(key: str, *items: Json) -> Answer:
     return lambda params: {key: list(items)} if "cursor" not in params else Refusal(-32602, "no such cursor")
 
 
+class SerialServer(RawServer):
+    """Reads a request only once the one before it is answered, which takes some milliseconds."""
+
+    async def run(self, read_stream: Any, write_stream: Any, *_args: Any, **_options: Any) -> None:
+        async for message in read_stream:
+            if isinstance(message.message, JSONRPCRequest):
+                await trio.sleep(0.005)
+                await self._answer(message.message, write_stream)
+
+
 def planted(
     change: Callable[[Talkative], None] = lambda _: None, *, version: str = "2025-11-25", **capabilities: Any
 ) -> RawServer:
@@ -209,6 +221,7 @@ class HttpShelf:
         self.server = Talkative()
         self.sessions: set[str] = set()
         self.ended: set[str | None] = set()
+        self.is_dead = False
         self.sse = sse
         self.events = count(1)
         for name, method in changes.items():

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from playhead.check.catalogue import CATALOGUE
 
+PLANTED = ("unit/check", "servers/planted", "conformance")
+"""The directories of the tests that plant defects."""
 LISTINGS = re.compile(r"(?P<listing>[a-z]+\.(?:list|templates))(?P<check>-[a-z-]+)")
 
 
@@ -17,9 +19,13 @@ def literals() -> Iterator[str]:
     """Yield every string in the code of the checker, apart from the catalogue itself."""
     for path in Path(str(resources.files("playhead.check"))).rglob("*.py"):
         if path.name != "catalogue.py":
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    yield node.value
+            yield from strings(path)
+
+
+def strings(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def test_every_row_has_a_name_a_requirement_and_a_source() -> None:
@@ -27,6 +33,19 @@ def test_every_row_has_a_name_a_requirement_and_a_source() -> None:
         assert re.fullmatch(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*", name), "subject.what"
         assert kind.title
         assert kind.source.startswith(("https://", "docs/"))
+
+
+def test_every_row_is_found_in_a_planted_server() -> None:
+    """The tests of reports name rows for their texts alone, so they don't count."""
+    tests = Path(__file__).parents[2]
+    paths = [path for place in PLANTED for path in sorted((tests / place).rglob("*.py"))]
+    named = {
+        text
+        for path in paths
+        if not re.match(r"report_kit|test_(?:report|check_lines|catalogue)", path.name)
+        for text in strings(path)
+    }
+    assert CATALOGUE.keys() - named == set()
 
 
 def test_every_row_is_judged_somewhere_and_every_judgement_has_a_row() -> None:

@@ -19,6 +19,7 @@ from tests.unit.check.talkative import (
     CAPABILITIES,
     READ_ONLY,
     HttpShelf,
+    SerialServer,
     Talkative,
     answers,
     log,
@@ -28,10 +29,13 @@ from tests.unit.check.talkative import (
     saying,
     tool,
 )
-from tests.unit.raw_server import RawServer, Refusal, Said
+from tests.unit.raw_server import NEVER, RawServer, Refusal, Said
 
 ANY: Json = {"type": "object"}
 OPTIONS = replace(FULL, examples=0, calls_at_once=2, mine="all", timeout_seconds=3.0)
+
+
+AUTHORIZED = {"authorization": "Bearer a-key"}
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +50,7 @@ async def over_http(shelf: HttpShelf) -> Report:
 
     async with raw_http(nothing) as raw:
         raw.greet = shelf.handle
-        return await check_server(ServerConfig(url=raw.url), OPTIONS)
+        return await check_server(ServerConfig(url=raw.url, headers=AUTHORIZED), OPTIONS)
 
 
 # --- sound and unusual ------------------------------------------------------------------------------------
@@ -172,11 +176,12 @@ SOUND: dict[str, RawServer] = {
     "logs and pings before the handshake is over": planted(logging_early),
     "a listing that grows and says so": planted(announced),
     "a tool with cursors": planted(of_cursors),
-    "prompts only": planted(only("prompts/", "completion/", "logging/"), **{**NOTHING, "prompts": {}}),
+    "prompts only": planted(only("prompts/", "logging/"), **{**NOTHING, "prompts": {}}),
     "tools only": planted(quiet, **{**NOTHING, "tools": {}}),
     "progress in small steps of a growing total": planted(
         saying(before=lambda p: [*progress(p, 1, total=1), *progress(p, 1.5, total=9), *progress(p, 2)])
     ),
+    "one request at a time": SerialServer(Talkative().answers, capabilities=CAPABILITIES),
     "no completions": planted(answers("completion/complete", {"completion": {"values": []}})),
     "a calculator that names exceptions": planted(
         tool(
@@ -278,6 +283,39 @@ def shrinking(server: Talkative) -> None:
         return result
 
     server.answers["tools/list"] = listed
+
+
+def handshake(before: Json | None = None, **changes: Any) -> Any:
+    """A change: another answer to `initialize`, and a message before it."""
+    own = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": CAPABILITIES,
+        "serverInfo": {"name": "raw", "version": "1"},
+    }
+    return answers("initialize", Said({**own, **changes}, before=[] if before is None else [before]))
+
+
+def nameless(server: Talkative) -> None:
+    """A call without a name is answered."""
+    own = server.call
+    server.answers["tools/call"] = lambda params: (
+        own(params) if isinstance(params.get("name"), str) else text("fine")
+    )
+
+
+def paged(key: str, *items: Json, cursor: object, refusal: bool) -> Any:
+    """A listing whose first page has a cursor. Any other one is refused, or answered with the last page."""
+    return lambda params: (
+        {key: list(items), "nextCursor": cursor}
+        if "cursor" not in params
+        else {key: []}
+        if params["cursor"] == cursor or not refusal
+        else Refusal(-32602, "no such cursor")
+    )
+
+
+TEMPLATE: Json = {"uriTemplate": "shelf://items/{item_id}", "name": "item"}
+PROMPT: Json = {"name": "describe", "arguments": [{"name": "item_id", "required": True}]}
 
 
 def asking(method: str) -> Any:
@@ -480,6 +518,63 @@ PLANTED: list[tuple[str, str, Any]] = [
     ("asks-for-elicitation", "client.requests-declared", planted(asking("elicitation/create"))),
     ("asks-for-roots", "client.requests-declared", planted(asking("roots/list"))),
     ("asks-for-what-no-client-has", "client.requests-known", planted(asking("client/reboot"))),
+    (
+        "asks-before-it-is-initialized",
+        "client.requests-early",
+        planted(handshake({"id": 7, "method": "tasks/list"})),
+    ),
+    ("instructions-that-are-a-number", "handshake.shape", planted(handshake(instructions=7))),
+    ("completions-undeclared", "completion.declared", planted(completions=None)),
+    # listings and malformed requests
+    ("a-name-with-spaces", "tools.name", planted(tool("odd (tool)", lambda arguments: text("fine")))),
+    (
+        "tools-declared-and-refused",
+        "tools.list-answered",
+        planted(answers("tools/list", Refusal(-32603, "no"))),
+    ),
+    (
+        "an-output-schema-that-is-none",
+        "tools.output-schema",
+        planted(
+            tool(
+                "odd",
+                lambda arguments: text("{}", structuredContent={}),
+                outputSchema={"type": "object", "properties": 7},
+            )
+        ),
+    ),
+    (
+        "templates-that-fail",
+        "resources.templates-answered",
+        planted(answers("resources/templates/list", Refusal(-32603, "no"))),
+    ),
+    (
+        "templates-with-a-cursor-that-is-a-number",
+        "resources.templates-ends",
+        planted(
+            answers("resources/templates/list", paged("resourceTemplates", TEMPLATE, cursor=7, refusal=True))
+        ),
+    ),
+    (
+        "templates-with-any-cursor",
+        "resources.templates-unknown-cursor",
+        planted(
+            answers(
+                "resources/templates/list", paged("resourceTemplates", TEMPLATE, cursor="2", refusal=False)
+            )
+        ),
+    ),
+    (
+        "prompts-with-a-cursor-that-is-a-number",
+        "prompts.list-ends",
+        planted(answers("prompts/list", paged("prompts", PROMPT, cursor=7, refusal=True))),
+    ),
+    (
+        "prompts-with-any-cursor",
+        "prompts.list-unknown-cursor",
+        planted(answers("prompts/list", paged("prompts", PROMPT, cursor="2", refusal=False))),
+    ),
+    ("a-call-without-a-name-works", "server.malformed-params", planted(nameless)),
     ("code-0", "wire.error-codes", planted(tool("odd", fails(0, "no such city")))),
     # resources
     (
@@ -520,6 +615,34 @@ async def test_a_planted_defect_is_found_and_nothing_else(row: str, server: RawS
     report = await check_server(server, OPTIONS)
     assert defects(report.tests) == {row}, [check.message for check in failures(report.tests)]
     assert not report.passed
+
+
+async def test_prompts_that_are_never_answered_are_found() -> None:
+    server = planted(answers("prompts/get", NEVER))
+    report = await check_server(server, replace(OPTIONS, timeout_seconds=0.3))
+    assert defects(report.tests) == {"prompts.get-answered"}
+
+
+async def test_a_server_that_falls_silent_is_found_at_the_end() -> None:
+    """It answers nothing once a prompt was asked for."""
+
+    def change(server: Talkative) -> None:
+        own = dict(server.answers)
+        is_silent = False
+
+        def silent(params: Json) -> Any:
+            nonlocal is_silent
+            is_silent = True
+            return NEVER
+
+        for method, answer in own.items():
+            server.answers[method] = lambda params, answer=answer: (
+                NEVER if is_silent else answer(params) if callable(answer) else answer
+            )
+        server.answers["prompts/get"] = silent
+
+    report = await check_server(planted(change), replace(OPTIONS, timeout_seconds=0.3))
+    assert {"prompts.get-answered", "connection.stays"} <= defects(report.tests)
 
 
 # --- planted over HTTP ------------------------------------------------------------------------------------
@@ -571,8 +694,85 @@ def _sends(status: int, body: bytes = b"", kind: str = "text/plain") -> Any:
     return send
 
 
+def _first(answer: Any) -> Any:
+    """A handler of all requests that answers some of them by `answer`, which returns True for those."""
+
+    async def handle(self: HttpShelf, exchange: Exchange) -> bool:
+        return await answer(self, exchange) or await HttpShelf.handle(self, exchange)
+
+    return handle
+
+
+def _status(status: int, applies: Any, *, headers: str = "") -> Any:
+    async def answer(self: HttpShelf, exchange: Exchange) -> bool:
+        applies_now = applies(self, exchange)
+        if applies_now:
+            await exchange.body(b"", status=status, headers=headers)
+        return bool(applies_now)
+
+    return _first(answer)
+
+
+async def _unhealthy(self: HttpShelf, exchange: Exchange) -> bool:
+    if exchange.target == "/health":
+        await exchange.json({"status": "down"})
+    return exchange.target == "/health"
+
+
+async def _dies_of_size(self: HttpShelf, exchange: Exchange) -> bool:
+    self.is_dead = self.is_dead or len(exchange.content) > 60_000
+    if self.is_dead:
+        await exchange.hang_up()
+    return self.is_dead
+
+
+async def _plain(self: HttpShelf, exchange: Exchange, answer: Any) -> None:
+    if exchange.method != "ping" or not exchange.headers["user-agent"].startswith("python-httpx"):
+        return await HttpShelf.reply(self, exchange, answer)
+    message = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": answer}
+    return await exchange.body(json.dumps(message).encode(), kind="text/plain")
+
+
+def _calls(name: str) -> Any:
+    return lambda self, exchange: exchange.message.get("params", {}).get("name") == name
+
+
+def _is_foreign(self: HttpShelf, exchange: Exchange) -> bool:
+    return exchange.headers.get("authorization") != AUTHORIZED["authorization"]
+
+
+METADATA = 'www-authenticate: Bearer resource_metadata="http://{host}/metadata"\r\n'
+
+
+async def _unknown_metadata(self: HttpShelf, exchange: Exchange) -> bool:
+    if exchange.target == "/metadata":
+        await exchange.body(b"", status=404)
+        return True
+    if _is_foreign(self, exchange):
+        headers = METADATA.format(host=exchange.headers["host"])
+        await exchange.body(b"", status=401, headers=headers)
+        return True
+    return False
+
+
 TRACE = b'Traceback (most recent call last):\n  File "app.py", line 7, in handle\nKeyError: 1'
 HTTP: list[tuple[str, str, dict[str, Any]]] = [
+    ("an-unhealthy-server", "connection.health", {"handle": _first(_unhealthy)}),
+    (
+        "one-client-only",
+        "connection.second",
+        {"handle": _status(503, lambda self, it: it.method == "initialize" and self.sessions)},
+    ),
+    ("calls-that-are-faults", "tools.call-answered", {"handle": _status(500, _calls("read_note"))}),
+    (
+        "an-unknown-method-is-a-fault",
+        "server.answered",
+        {"handle": _status(500, lambda self, it: it.method == "playhead/no-such-method")},
+    ),
+    ("a-big-request-is-the-end", "server.alive", {"handle": _first(_dies_of_size)}),
+    ("json-that-is-plain-text", "http.content-type", {"reply": _plain}),
+    ("401-without-a-challenge", "http.challenge", {"handle": _status(401, _is_foreign)}),
+    ("401-with-unknown-metadata", "http.authorization", {"handle": _first(_unknown_metadata)}),
     ("any-origin", "http.origin", {"origin_status": lambda self, headers: None}),
     ("any-host", "http.host", {"host_status": lambda self, headers: None}),
     ("any-version", "http.protocol-version", {"version_status": lambda self, headers: None}),

@@ -26,6 +26,7 @@ MIB = 1 << 20
         pytest.param("time", "process.time", marks=pytest.mark.slow("ten seconds of ever slower calls")),
         ("descriptors", "process.descriptors"),
         ("files", "process.files"),
+        ("jobs", None),
         ("garbage", None),
         ("logs", None),
         ("nothing", None),

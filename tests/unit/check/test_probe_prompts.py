@@ -41,6 +41,7 @@ async def test_nothing_is_found_of_a_server_without_a_defect() -> None:
     tests = await probed(served(), probe_prompts, mode="legacy")
     assert (defects(tests), undecided(tests)) == (set(), [])
     assert [test.title for test in tests if test.subject == "prompt greet"] == [
+        "completion of who",
         "the required arguments",
         "all arguments",
         "without the required who",

@@ -198,6 +198,10 @@ async def test_a_plain_read_that_returns_only_the_first_part_is_not_a_defect() -
     assert await of(server) == (set(), [])
 
 
+async def test_metadata_that_is_a_list_does_not_end_the_probe() -> None:
+    assert await of(song(lambda start, end: SONG[start:end]), _meta=["playhead/live"]) == (set(), [])
+
+
 async def test_serialized_reads_are_detected(autojump_clock: trio.testing.MockClock) -> None:
     server = song(lambda start, end: SONG[start:end], seconds=0.3, series=True)
     assert (await of(server))[0] == {"reads.concurrent"}

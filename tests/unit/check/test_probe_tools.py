@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -231,6 +232,39 @@ async def test_answers_that_go_to_the_wrong_call_are_found() -> None:
         return await echo(first)
 
     assert failed(await probed(mixes)) == ["tools.concurrent"]
+
+
+async def test_calls_that_are_never_answered_together_are_found() -> None:
+    under_way = 0
+
+    async def one_at_most(arguments: Any) -> Json:
+        nonlocal under_way
+        under_way += 1
+        with trio.move_on_after(0.02 if under_way == 1 else math.inf):
+            await trio.sleep_forever()
+        under_way -= 1
+        return await echo(arguments)
+
+    assert failed(await probed(one_at_most)) == ["tools.concurrent"]
+
+
+async def test_a_long_poll_is_not_taken_for_a_tool_that_answers_one_call_at_a_time() -> None:
+    """It answers each word once, from what is pending, and then waits for more."""
+    polled: list[Any] = []
+
+    async def poll(arguments: Any) -> Json:
+        if arguments in polled:
+            await trio.sleep_forever()
+        polled.append(arguments)
+        return await echo(arguments)
+
+    tests = await probed(poll)
+    assert failed(tests) == []
+    concurrent = next(test for test in tests if test.title == "8 concurrent calls")
+    assert (concurrent.status, concurrent.error) == (
+        "skipped",
+        "one of the calls is not answered alone, or only once",
+    )
 
 
 async def test_answers_that_are_never_the_same_are_not_taken_for_mixed() -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from playhead.check.error_text import error_text
 from playhead.check.expectations import Expectations, ExpectedCall
 from playhead.check.options import CheckOptions
-from playhead.check.probes.tool_judging import error_text
 from tests.unit.check.check_kit import Json, failed, failures, text
 from tests.unit.check.test_probe_tools import QUICKLY, echo, probed
 

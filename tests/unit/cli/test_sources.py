@@ -10,7 +10,14 @@ import trio
 
 from playhead.cli.sources import Sources, are_media
 from playhead.cli.terminal import Terminal
-from playhead.errors import BlockedAddressError, ContentError, LimitError, PlayheadError, UsageError
+from playhead.errors import (
+    BlockedAddressError,
+    ConnectionLostError,
+    ContentError,
+    LimitError,
+    PlayheadError,
+    UsageError,
+)
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.stream.source import Playable
 from tests.servers.raw_origin import RawOrigin, answer, raw_origin
@@ -58,6 +65,7 @@ def test_words_are_media_if_each_is_a_url_a_path_or_stdin(words: list[str], are:
         (["sang.mp3"], "'sang.mp3': no such file"),
         (["My Song.mp3"], "'My Song.mp3': no such file"),
         (["sang.mp3", "song.mp3"], "'sang.mp3': no such file"),
+        (["ftp://a.example/sang.mp3"], "expected an http:// or https:// URL, got ftp://"),
         (["nobody", "tool", "x=1"], "'nobody': no such file, and no server or program has this name"),
     ],
 )
@@ -193,6 +201,27 @@ async def test_a_playlist_from_the_web_may_name_its_own_origin(here: Path) -> No
         words = [f"{origin.url}/list.m3u"]
         async with aclosing(Sources(words, Terminal(json_output=True), DEFAULT_LIMITS)) as sources:
             (song,) = await sources.find()
+            async with song.open() as reader:
+                assert await trio.to_thread.run_sync(reader.readinto, bytearray(9)) == 3
+
+
+@pytest.mark.parametrize("others", [["/b"], []])
+async def test_an_outage_of_an_origin_that_answers_another_word_is_waited_for(others: list[str]) -> None:
+    lost = set[bytes]()
+
+    async def serve(_origin: RawOrigin, stream: trio.SocketStream, head: bytes) -> None:
+        if head.startswith(b"GET /a") and head not in lost:
+            lost.add(head)
+            raise trio.BrokenResourceError
+        await answer(stream, "200 OK", b"ID3", "content-type: audio/mpeg")
+
+    async with raw_origin(serve) as origin, raw_origin(serve) as other:
+        words = [f"{origin.url}/a", *(origin.url + path for path in others), f"{other.url}/b"]
+        async with aclosing(Sources(words, Terminal(json_output=True), DEFAULT_LIMITS)) as sources:
+            song, *_others = await sources.find()
+            if not others:
+                assert isinstance(await failure(song), ConnectionLostError)
+                return
             async with song.open() as reader:
                 assert await trio.to_thread.run_sync(reader.readinto, bytearray(9)) == 3
 

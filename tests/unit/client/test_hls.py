@@ -21,6 +21,7 @@ from playhead.client.web import Web, origin_of
 from playhead.errors import (
     BlockedAddressError,
     ContentError,
+    HttpRefusedError,
     StreamBrokenError,
     UnsupportedFormatError,
 )
@@ -170,6 +171,13 @@ async def test_what_is_not_on_the_web_is_never_opened(adts: HlsFiles, line: str)
 async def test_a_damaged_list_is_our_own_error(adts: HlsFiles, damaged: str) -> None:
     web = served(adts, f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n{damaged}\n".encode())
     with pytest.raises(ContentError, match=r"radio\.example/live/list\.m3u8: expected an HLS playlist"):
+        await all_bytes(web)
+
+
+async def test_a_missing_first_segment_is_the_error_of_its_own_url(adts: HlsFiles) -> None:
+    web = served(adts, adts.playlist())
+    del web.routes[f"/live/{adts.names[0]}"]
+    with pytest.raises(HttpRefusedError, match=rf"^https?://\S+/live/{adts.names[0]} answered HTTP 404"):
         await all_bytes(web)
 
 

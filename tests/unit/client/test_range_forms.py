@@ -341,7 +341,7 @@ async def test_a_resource_that_does_not_exist_is_the_first_thing_that_the_error_
     missing = dict.fromkeys(("query", "whole"), Refusal(0, "Unknown resource: resource://music/nothing"))
     server = FormServer(takes="meta", wrong=missing)
     async with connect(server) as session:
-        with pytest.raises(ServerError, match=r"^[^:]+: has no such resource; tried query \(0: Unknown"):
+        with pytest.raises(ServerError, match=r"^[^:]+ has no such resource; tried query \(0: Unknown"):
             await read_one(session, link("resource://music/nothing", None))
 
 

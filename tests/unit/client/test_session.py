@@ -6,6 +6,7 @@ import base64
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -265,16 +266,18 @@ async def test_a_closed_connection_is_freed_without_the_garbage_collector() -> N
         gc.enable()
 
 
-async def test_an_invalid_mode_or_timeout_is_a_usage_error() -> None:
+async def test_an_invalid_target_mode_or_timeout_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="auto, legacy"):
         async with connect(sample_server(), mode="2025-11-25"):
             raise AssertionError("connected")
     async with connect(sample_server()) as session:
         with pytest.raises(UsageError):
             await session.read_resource("x:", timeout=-1)
-    with pytest.raises(ConfigError):
-        async with connect([]):
-            raise AssertionError("connected")
+    targets: list[Any] = [[], None, 5, Path("server.py")]
+    for target in targets:
+        with pytest.raises(ConfigError, match=r"give the program|expected a name of the servers file"):
+            async with connect(target):
+                raise AssertionError("connected")
 
 
 # --- links to the web --------------------------------------------------------------------------------

@@ -336,3 +336,13 @@ async def test_streams_of_other_resources_share_nothing() -> None:
         assert len(server.reads) == 6
         server.may_answer.set()
     assert found == [DATA] * 2
+
+
+async def test_a_stream_that_outlives_its_session_is_closed() -> None:
+    server = HeldServer()
+    server.may_answer.set()
+    async with connect(server, mode="legacy") as session:
+        media = session.media("x:piece")
+    with pytest.raises(ClosedError, match=r"the session with .* was closed"):
+        async with media.open(PARAMS) as stream:
+            await stream.read_all()

@@ -25,7 +25,7 @@ async def ranges(origin: RawOrigin, stream: trio.SocketStream, head: bytes) -> N
 
 
 async def test_audio_is_read_on_from_the_answer_that_told_what_it_is() -> None:
-    async with raw_origin(ranges) as origin, aclosing(web(origin)) as reached:
+    async with raw_origin(ranges) as origin, web(origin) as reached:
         asked = await reached.ask(f"{origin.url}/a/My%20song.wav")
         assert (asked.kind, asked.media.title, asked.media.mime_type) == (
             WebKind.AUDIO,

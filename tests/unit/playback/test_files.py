@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
 from playhead.errors import ClosedError
-from playhead.playback import NullSink, Player
+from playhead.playback import FileMedia, NullSink, Player, WaveSink
 from playhead.playback.files import PipeMedia
 from tests.servers.wave import wave_header
 
@@ -59,3 +60,15 @@ async def test_a_reader_of_a_silent_pipe_times_out_is_interrupted_and_closed() -
         reader.readinto(bytearray(9))
     os.close(receiver)
     os.close(sender)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has a device that is always full")  # noqa: PTH110
+async def test_a_disk_that_fails_is_reported_with_the_path(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(WAVE)
+    async with Player(WaveSink("/dev/full")) as player:
+        await player.play(FileMedia(tmp_path / "a.wav"))
+        with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+            await player.wait_finished()
+    async with FileMedia("/proc/self/mem").open() as reader:  # nothing is mapped at its beginning
+        with pytest.raises(OSError, match="error: '/proc/self/mem'"):
+            reader.readinto(bytearray(9))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import re
 import stat
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import httpx2
@@ -20,12 +23,14 @@ from mcp.server import Server
 
 from playhead import connect
 from playhead.client.session.session import Session
+from playhead.config.servers import ServerConfig
 from playhead.errors import UsageError
 from playhead.servers.proxy import ProxyOptions
 from playhead.servers.proxy.media_table import LIFETIME_SECONDS, MediaEntry, MediaTable
-from playhead.servers.proxy.proxy_server import open_proxy
+from playhead.servers.proxy.proxy_server import open_proxy, serve
 from playhead.servers.proxy.result_audio import ADDRESS_META
 from playhead.servers.ranged_resource import ResourceBytes, ranged_resource
+from tests.servers.raw_origin import ignores_ranges, raw_origin
 from tests.servers.wave import wave_header
 
 
@@ -36,6 +41,9 @@ class FarServer:
     size_bytes: int = 700_000
     mime_type: str = "audio/wav"
     with_etag: bool = True
+    cache_scope: Literal["public", "private"] = "private"
+    link_uri: str = ""
+    """The URI that links name in place of the songs'."""
     served_bytes: int = 0
     songs: dict[str, bytes] = field(default_factory=dict)
 
@@ -53,7 +61,8 @@ class FarServer:
                 block = {"type": "audio", "data": data, "mimeType": self.mime_type}
                 return {"resultType": "complete", "content": [block]}
             link = (await family.link(name=name)).model_dump(by_alias=True, exclude_none=True)
-            return {"resultType": "complete", "content": [{**link, "mimeType": self.mime_type}]}
+            link |= {"mimeType": self.mime_type} | ({"uri": self.link_uri} if self.link_uri else {})
+            return {"resultType": "complete", "content": [link]}
 
         async def read(start: int, end: int, name: str) -> ResourceBytes:
             data = self.song(name)
@@ -64,7 +73,9 @@ class FarServer:
             )
 
         server: Server[Any] = Server("far", on_call_tool=call_tool)
-        family = ranged_resource(server, "songs://{name}", read, mime_type=self.mime_type)
+        family = ranged_resource(
+            server, "songs://{name}", read, mime_type=self.mime_type, cache_scope=self.cache_scope
+        )
         return server
 
 
@@ -132,6 +143,118 @@ async def test_many_devices_cost_the_far_server_the_bytes_of_one(tmp_path: Path)
     assert far.served_bytes <= 1.02 * sum(map(len, far.songs.values()))
 
 
+async def test_devices_at_several_places_of_a_song_hardly_cost_more(tmp_path: Path) -> None:
+    far = FarServer(size_bytes=4_000_000)
+    async with house(far, tmp_path) as (host, http):
+        address = await address_of(host, "a")
+
+        async def device(start: int) -> None:
+            answer = await http.get(address, headers={"range": f"bytes={start}-"}, timeout=60)
+            assert answer.content == far.song("a")[start:]
+
+        async with trio.open_nursery() as nursery:
+            for start in range(0, 4_000_000, 400_000):
+                nursery.start_soon(device, start)
+    assert far.served_bytes <= 1.8 * far.size_bytes  # a move loses at most three quarters of a ring
+
+
+@pytest.mark.parametrize(
+    ("mode", "scope", "with_etag", "songs_served"),
+    [
+        ("2026-07-28", "public", True, 1),
+        ("2026-07-28", "private", True, 2),
+        ("2026-07-28", "public", False, 2),
+        ("legacy", "private", True, 1),  # that generation has no `cacheScope`
+    ],
+)
+async def test_hosts_share_what_the_server_lets_them_share(
+    mode: str, scope: Literal["public", "private"], with_etag: bool, songs_served: int, tmp_path: Path
+) -> None:
+    far = FarServer(cache_scope=scope, with_etag=with_etag)
+    options = ProxyOptions(media_port=0, state_directory=tmp_path)
+    async with (
+        open_proxy({"far": far.server()}, None, options) as proxy,
+        connect(proxy, mode=mode) as first,
+        connect(proxy, mode=mode) as second,
+        httpx2.AsyncClient(trust_env=False) as http,
+    ):
+        addresses = [await address_of(host, "a") for host in (first, second)]
+        far.served_bytes = 0
+
+        async def device(address: str) -> None:
+            assert (await http.get(address)).content == far.song("a")
+
+        async with trio.open_nursery() as nursery:
+            for address in [*addresses, *addresses]:
+                nursery.start_soon(device, address)
+    assert round(far.served_bytes / far.size_bytes, 2) == songs_served
+
+
+async def test_an_address_never_leads_to_another_server_of_the_same_name(tmp_path: Path) -> None:
+    far = FarServer()
+    async with house(far, tmp_path) as (host, _http):
+        address = await address_of(host, "a")
+    command = (sys.executable, "-m", "tests.servers.old_asking")
+    options = ProxyOptions(media_port=urlsplit(address).port, state_directory=tmp_path)
+    targets: dict[str, Any] = {"far": ServerConfig(name="far", command=command), "other": far.server()}
+    async with open_proxy(targets, None, options), httpx2.AsyncClient(trust_env=False) as http:
+        answer = await http.get(address)
+    assert (answer.status_code, answer.text) == (
+        404,
+        "the server 'far' of this address is no longer behind the proxy\n",
+    )
+
+
+async def test_what_a_hostile_server_links_to_is_not_fetched(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.wav"
+    secret.write_bytes(wave_header(44 + 400) + bytes(400))
+    far = FarServer()
+    async with (
+        raw_origin(ignores_ranges(secret.read_bytes())) as private,
+        house(far, tmp_path) as (host, http),
+    ):
+        for far.link_uri in (f"{private.url}/secret.wav", secret.as_uri(), "playhead-media://" + "0" * 32):
+            raw = (await host.call_tool("play", {"song": "a"})).raw
+            for address in raw.get("_meta", {}).get(ADDRESS_META, ()):
+                assert (await http.get(address, timeout=30)).status_code in (404, 502), far.link_uri
+    assert private.heads == []
+
+
+async def test_no_secret_of_the_configuration_reaches_a_device_the_page_or_the_table(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    far, secret = FarServer(), "canary-5up3r-s3cr3t-value-0123456789"
+    options = ProxyOptions(media_port=0, state_directory=tmp_path)
+    async with trio.open_nursery() as nursery:
+        behind = ProxyOptions(transport="http", port=0, token=secret)
+        url = await nursery.start(partial(serve, {"far": far.server()}, None, behind))
+        bearer = {"Authorization": f"Bearer {secret}"}
+        config = ServerConfig(name="far", url=f"{url}?key={secret}", headers=bearer)
+        async with (
+            open_proxy({"far": config}, None, options) as proxy,
+            connect(proxy) as host,
+            httpx2.AsyncClient(trust_env=False, follow_redirects=True) as http,
+        ):
+            result = await host.call_tool("play", {"song": "a"})
+            song = await http.get(result.raw["_meta"][ADDRESS_META][0])
+            assert song.content == far.song("a")
+            page_url = re.findall(r"page is at (\S+)", printed := capfd.readouterr().err)[-1]
+            page = await http.get(page_url)
+            place = urlsplit(page_url)
+            async with await trio.open_tcp_stream("127.0.0.1", place.port or 0) as stream:
+                cookie = f"cookie: playhead={place.query.removeprefix('token=')}"
+                head = f"GET /events HTTP/1.1\r\nhost: {place.netloc}\r\n{cookie}\r\n\r\n"
+                await stream.send_all(head.encode())
+                state = ""
+                while "results" not in state:
+                    state += (await stream.receive_some()).decode()
+        nursery.cancel_scope.cancel()
+    assert "far" in state
+    seen: list[object] = [host.handshake, result.raw, song.headers, page.text, page.headers, state, printed]
+    seen += [path.read_bytes() for path in (tmp_path / "proxy").iterdir()]
+    assert secret not in str(seen)
+
+
 async def test_addresses_work_after_a_restart(tmp_path: Path) -> None:
     far = FarServer()
     async with house(far, tmp_path) as (host, http):
@@ -162,6 +285,7 @@ async def test_a_browser_never_renders_media(mime_type: str, tmp_path: Path) -> 
     table = MediaTable(tmp_path / "proxy")
     entry = MediaEntry(
         server="far",
+        identity="",
         uri="songs://a",
         title="a",
         mime_type=mime_type,
@@ -200,7 +324,9 @@ async def test_unknown_and_foreign_requests_are_refused(tmp_path: Path) -> None:
 def test_an_address_expires_a_day_after_the_last_read(tmp_path: Path) -> None:
     now = 1000.0
     table = MediaTable(tmp_path, now=lambda: now)
-    entry = MediaEntry(server="s", uri="u", title="t", mime_type=None, size_bytes=None, read_at=0)
+    entry = MediaEntry(
+        server="s", identity="", uri="u", title="t", mime_type=None, size_bytes=None, read_at=0
+    )
     address = table.add(entry)
     now += LIFETIME_SECONDS - 1
     assert table.get(address) is not None
@@ -214,3 +340,14 @@ def test_an_unusable_table_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "media.jsonl").write_text("[]\n")
     with pytest.raises(UsageError, match="cannot be used for media addresses: expected lines of objects"):
         MediaTable(tmp_path)
+
+
+def test_the_table_is_in_the_home_directory_not_in_a_directory_named_with_a_tilde(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    MediaTable(Path("~/state/proxy"))
+    assert [str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.jsonl")] == [
+        "home/state/proxy/media.jsonl"
+    ]

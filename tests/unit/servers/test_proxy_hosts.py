@@ -17,6 +17,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.message import ServerMessageMetadata
 
 from playhead import connect
+from playhead.client.session import list_changed
 from playhead.client.session.backchannel import Backchannel
 from playhead.client.session.elicitation import Question, RefusedError, Reply
 from playhead.client.session.session import Session
@@ -209,6 +210,19 @@ async def test_what_a_server_asks_reaches_only_the_host_that_called(tool: str) -
     assert len(one.asked) == len(two.asked) == 1
 
 
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+@pytest.mark.parametrize("blob", ["c29uZw==", 'x","uri":"evil', "not base64 \\"])
+async def test_a_blob_passes_over_http_as_the_server_sent_it(blob: str, mode: str) -> None:
+    async def read(_context: object, params: types.ReadResourceRequestParams) -> Any:
+        members = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return members | {"contents": [{"uri": params.uri, "blob": blob}]}
+
+    server: Server[Any] = Server("blobs", on_read_resource=read)
+    async with over_http(server) as url, connect(url, mode=mode) as session:
+        result = await session.request("resources/read", {"uri": "song://1"})
+    assert result["contents"] == [{"uri": "song://1", "blob": blob}]
+
+
 async def test_each_host_over_http_has_a_session_of_its_own_with_the_server() -> None:
     async with (
         over_http(asking()) as url,
@@ -228,6 +242,17 @@ async def test_log_messages_pass_before_the_result_and_to_their_host_only() -> N
             (method, params["data"]) for method, params in one.notified if method == "notifications/message"
         ] == [("notifications/message", {"secret": 1})]
     assert not [method for method, _ in two.notified if method == "notifications/message"]
+
+
+async def test_over_stdio_a_notification_never_passes_after_the_result_that_it_preceded() -> None:
+    host = Host()
+    old = f"{sys.executable} -m tests.servers.old_asking"
+    proxy = [sys.executable, "-m", "playhead", "serve", "proxy", old, "--sink", "none"]
+    async with connected(host, proxy) as session:
+        await session.request("resources/subscribe", {"uri": "song://1"})
+        for count in range(1, 21):
+            await session.call_tool("touch")
+            assert [method for method, _ in host.notified] == ["notifications/resources/updated"] * count
 
 
 @pytest.mark.parametrize("transport", ["memory", "http"])
@@ -326,6 +351,48 @@ async def test_a_server_that_dies_is_started_again_each_time() -> None:
             with pytest.raises(ServerError, match="ended"):
                 await session.call_tool("die")
             assert (await session.call_tool("echo", {"a": 1})).text == "{'a': 1}"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_subscription_is_renewed_with_a_server_that_was_lost(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_changed, "RETRY_SECONDS", (0.0,) * 5)
+    updates, updated = trio.open_memory_channel[object](9)
+
+    def note(method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/resources/updated":
+            updates.send_nowait(params["uri"])
+
+    config = ServerConfig(name="old", command=(sys.executable, "-m", "tests.servers.old_asking"))
+    back = Backchannel(ask=Host().ask, on_notification=note)
+    async with (
+        open_proxy({"old": config}, None, ProxyOptions()) as proxy,
+        connect(proxy, mode=mode, backchannel=back) as session,
+        trio.open_nursery() as nursery,
+    ):
+        if mode == "legacy":
+            await session.request("resources/subscribe", {"uri": "song://1"})
+        else:
+            nursery.start_soon(session.listen, {"resourceSubscriptions": ["song://1"]})
+        with trio.fail_after(20):
+            while not updated.statistics().current_buffer_used:  # a `listen` is acknowledged later
+                await session.call_tool("touch")
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            while updated.statistics().current_buffer_used:
+                assert await updated.receive() == "song://1"
+            with pytest.raises(ServerError, match="ended"):
+                await session.call_tool("die")
+            assert await updated.receive() == "song://1"  # it may have changed meanwhile
+            await session.call_tool("touch")
+            assert await updated.receive() == "song://1"
+        if mode == "legacy":
+            await session.request("resources/unsubscribe", {"uri": "song://1"})
+            await session.call_tool("touch")
+            assert not updated.statistics().current_buffer_used
+            with pytest.raises(ServerError, match="no such song"):
+                await session.request("resources/subscribe", {"uri": "song://missing"})
+        nursery.cancel_scope.cancel()
 
 
 # --- approvals -------------------------------------------------------------------------------------------

@@ -1,20 +1,18 @@
-"""Lines from a file descriptor: any chunking gives the same lines."""
+"""Lines from and to a file descriptor: any chunking gives the same lines."""
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
-import trio
+import trio.testing
 
 from playhead.errors import LimitError
 from playhead.limits import Limits
-from playhead.servers import stdio
-from playhead.servers.stdio import StdinLines
+from playhead.servers.stdio import StdinLines, StdoutLines
 
 TEXT = "first\n\nthïrd with ü\r\nlong " + "x" * 10_000 + "\nlast without an end"
 LINES = TEXT.split("\n")
@@ -59,27 +57,37 @@ async def test_a_line_beyond_the_limit_is_an_error_and_not_a_growing_buffer() ->
     assert caught.value.limit == "message_bytes"
 
 
-async def test_a_cancelled_read_ends_although_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    reading, left = threading.Event(), threading.Event()
-
-    def read(fd: int, size: int) -> bytes:
-        reading.set()
-        try:
-            return os.read(fd, size)
-        finally:
-            left.set()
-
-    monkeypatch.setattr(stdio, "os", SimpleNamespace(read=read))
+async def test_a_cancelled_read_ends_although_nothing_is_written() -> None:
     with pipe() as (readable, writable):
-        # Ends the read where the cancellation did not: then the writer below is closed, and the test fails.
-        rescue = threading.Timer(10, os.close, [writable])
-        rescue.start()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(anext, StdinLines(readable))
-            await trio.to_thread.run_sync(reading.wait, 10)
-            nursery.cancel_scope.cancel()
-        rescue.cancel()
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(anext, StdinLines(readable))
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
         os.close(writable)
-        # The thread that was left behind must be through with the descriptor before its number is free: it
-        # would read what belongs to whoever gets the number next.
-        assert await trio.to_thread.run_sync(left.wait, 10)
+
+
+async def test_a_file_is_read_too(tmp_path: Path) -> None:
+    (file := tmp_path / "lines").write_bytes(TEXT.encode())
+    fd = os.open(file, os.O_RDONLY)
+    try:
+        assert [line async for line in StdinLines(fd)] == LINES
+    finally:
+        os.close(fd)
+
+
+async def test_lines_of_any_length_are_written_whole_and_in_order_to_a_slow_reader() -> None:
+    lines = [str(number) * (1 + number * 997 % 9000) for number in range(300)]
+
+    async def write() -> None:
+        stdout = StdoutLines(writable)
+        for line in lines:
+            await stdout.write(line + "\n")
+            await stdout.flush()
+        os.close(writable)
+
+    with pipe() as (readable, writable):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await trio.testing.wait_all_tasks_blocked()  # the pipe is full
+            assert [line async for line in StdinLines(readable)] == lines

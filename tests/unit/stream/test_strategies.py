@@ -300,7 +300,7 @@ async def test_all_forms_are_tried_once_more_after_a_second_and_the_error_lists_
     assert trio.current_time() < 2
     assert caught.value.code == -32002
     message = str(caught.value)
-    assert message.startswith("odd: has no such resource; tried first (-32602: no such parameter), second (")
+    assert message.startswith("odd has no such resource; tried first (-32602: no such parameter), second (")
     assert message.endswith(", third (-32002: unknown)")
 
 

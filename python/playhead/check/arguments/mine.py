@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from playhead.check.arguments.cases import Case
 from playhead.check.arguments.generate import Validity
+from playhead.check.arguments.values import example_in
+from playhead.check.error_text import error_text, texts_of
 from playhead.redaction import is_secret
 
 MOST_PER_NAME: Final = 20
-MOST_CASES: Final = 3
+MOST_CASES: Final = 6
 """Limits the mined cases per tool."""
+_MOST_PATHS: Final = 3
+"""Limits the paths in the working directory that one parameter is offered."""
 _VALUE_CHARS: Final = 300
 _TEXT_CHARS: Final = 20_000
 _MOST_VALUES: Final = 2_000
@@ -32,10 +36,20 @@ _IN_TEXT: Final = re.compile(
 )
 _PATH: Final = re.compile(r"(?<![\w:/.~<])(?:/[\w.@+-]{1,80}){2,20}(?![\w:])")
 """Matches an absolute path, except in a stack trace, where the number of a line follows."""
+_OFFER: Final = re.compile(
+    r"(?:\be\.g\.|\bsuch as|\bone of|\bmust be(?= ['\"`])"
+    r"|\b(?:allowed|supported|available|valid|known)(?: \w+)?(?: are)?:)"
+    r"(?P<values>[^;\n]{1,300})",
+    re.IGNORECASE,
+)
+"""Matches what an error offers in place of the refused value."""
+_QUOTED: Final = re.compile(r"""['"`]([^'"`\n]{1,80})['"`]""")
+_PATHS: Final = frozenset(
+    {"path", "file", "filename", "file_name", "file_path", "filepath", "directory", "dir", "folder"}
+)
+_DIRECTORIES: Final = frozenset({"directory", "dir", "folder", "repo", "repository", "root", "workspace"})
 _FAMILIES: Final = (
-    frozenset(
-        {"path", "file", "filename", "file_name", "file_path", "filepath", "directory", "dir", "folder"}
-    ),
+    _PATHS,
     frozenset({"uri", "url", "href", "link"}),
     frozenset({"cursor", "next_cursor", "page_token", "next_page_token"}),
 )
@@ -54,50 +68,19 @@ _COMMON: Final[Mapping[str, str]] = {
     "command": "echo 1",
 }
 """Values that fit by the name alone, for parameters whose text has a grammar."""
-READS: Final = frozenset(
-    [
-        "get",
-        "read",
-        "fetch",
-        "load",
-        "show",
-        "describe",
-        "view",
-        "open",
-        "find",
-        "lookup",
-        "retrieve",
-    ]
-)
-WRITES: Final = frozenset(
-    [
-        "create",
-        "write",
-        "set",
-        "add",
-        "save",
-        "put",
-        "store",
-        "insert",
-        "append",
-        "update",
-        "record",
-        "remember",
-    ]
-)
-_CONTENTS: Final = frozenset(
-    [
-        "content",
-        "contents",
-        "text",
-        "body",
-        "value",
-        "data",
-        "note",
-        "message",
-        "description",
-    ]
-)
+# fmt: off
+READS: Final = frozenset([
+    "get", "read", "fetch", "load", "show", "describe", "view", "open", "find", "lookup", "retrieve",
+])
+WRITES: Final = frozenset([
+    "create", "write", "set", "add", "save", "put", "store", "insert", "append", "update", "record",
+    "remember",
+])
+ENDS: Final = frozenset(["delete", "remove", "clear", "reset", "close", "drop", "end", "stop", "kill"])
+_CONTENTS: Final = frozenset([
+    "content", "contents", "text", "body", "value", "data", "note", "message", "description",
+])
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,20 +118,32 @@ class MinedCase:
 class Mine:
     """The values that one server has named, by the names under which they appeared."""
 
+    directory: str = ""
+    """The working directory of the server, if calls may read and write there."""
+    files: Sequence[str] = ()
+    """The paths of the files in `directory`."""
+    directories: Sequence[str] = ()
+    """The paths of the directories in `directory`."""
     _values: dict[str, dict[str | int, Source]] = field(default_factory=dict)
+    _creators: set[str] = field(default_factory=set)
+    """The tools whose first success has been read."""
     _echoes: str = ""
     """The arguments of the answer that is being read: a value among them is an echo, and proves nothing."""
 
     def learn(self, method: str, params: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         """Learn from the result of a request."""
         source = Source(method=method, params=params, words=frozenset(words_of(str(params.get("name", "")))))
+        arguments = params.get("arguments")
         match method:
-            case "tools/call" if result.get("isError") is not True:
-                self._echoes = json.dumps(params.get("arguments"), ensure_ascii=False)
+            case "tools/call" if result.get("isError") is True or error_text(result, arguments) is not None:
+                self.learn_error(params, texts_of(result))
+            case "tools/call":
+                self._echoes = json.dumps(arguments, ensure_ascii=False)
                 self._learn_result(result, source)
                 self._echoes = ""
-            case "tools/call":
-                self.learn_error(params, json.dumps(result.get("content"), ensure_ascii=False))
+                if source.words & WRITES and str(source) not in self._creators:
+                    self._creators.add(str(source))
+                    self._learn_created(arguments, replace(source, method="created"))
             case "completion/complete":
                 argument, completion = params.get("argument"), result.get("completion")
                 values = completion.get("values") if isinstance(completion, dict) else None
@@ -165,16 +160,21 @@ class Mine:
                     schema = tool.get("inputSchema") if isinstance(tool, dict) else None
                     properties = schema.get("properties") if isinstance(schema, dict) else None
                     for name, inner in properties.items() if isinstance(properties, dict) else ():
-                        enum = inner.get("enum") if isinstance(inner, dict) else None
-                        for value in enum if isinstance(enum, list) else ():
+                        for value in _stated(inner) if isinstance(inner, dict) else ():
                             self._add(name, value, source)
 
     def learn_error(self, params: Mapping[str, Any], text: str) -> None:
-        """Learn the paths that an error names: often the directories that a server allows."""
+        """Learn the paths that an error names, often the directories that a server allows, and the values
+        that it offers for a parameter."""
         source = Source(method="error", params=params, words=frozenset())
-        self._echoes = json.dumps(params.get("arguments"), ensure_ascii=False)
-        for match in _PATH.finditer(text[:_TEXT_CHARS]):
-            self._add("path", match[0], source)
+        arguments = params.get("arguments")
+        text = text[:_TEXT_CHARS].replace(str(params.get("name")), "")
+        self._echoes = json.dumps(arguments, ensure_ascii=False)
+        for name in _refused(arguments, text) if isinstance(arguments, dict) else ():
+            for value in _offered(text):
+                self._add(name, value, source)
+        for match in _PATH.finditer(text):
+            self._add("path", match[0].rstrip("."), source)
         self._echoes = ""
 
     def _learn_result(self, result: Mapping[str, Any], source: Source) -> None:
@@ -193,7 +193,13 @@ class Mine:
                 for match in _IN_TEXT.finditer(text):
                     self._add(match["name"], match["value"].rstrip("."), source)
                 for match in _PATH.finditer(text):
-                    self._add("path", match[0], source)
+                    self._add("path", match[0].rstrip("."), source)
+
+    def _learn_created(self, arguments: object, source: Source) -> None:
+        """Learn the paths and names of what a tool has created: it exists from now on."""
+        for name, value in arguments.items() if isinstance(arguments, dict) else ():
+            if normalized(name).rpartition("_")[2] in _PATHS | {"name", "title", "key", "uri", "slug"}:
+                self._add(name, value, source)
 
     def _walk(self, value: object, name: str, source: Source, depth: int) -> None:
         if depth > _DEPTH:
@@ -213,15 +219,20 @@ class Mine:
     def _add(self, name: str, value: object, source: Source) -> None:
         if isinstance(value, bool) or not isinstance(value, str | int) or not name:
             return
-        if isinstance(value, str) and (not value.strip() or len(value) > _VALUE_CHARS or "\n" in value):
+        if isinstance(value, str) and (
+            not value.strip() or len(value) > _VALUE_CHARS or {"\n", "\\"} & set(value)
+        ):
             return
-        if looks_secret(name, str(value)) or (isinstance(value, str) and value in self._echoes):
+        if looks_secret(name, str(value)) or (
+            isinstance(value, str)
+            and (value in self._echoes or (name == "path" and f'"{base_name(value)}"' in self._echoes))
+        ):
             return
         known = self._values.setdefault(normalized(name), {})
         if len(known) < MOST_PER_NAME:
             known.setdefault(value, source)
 
-    def values_for(self, name: str, tool: str = "") -> list[MinedValue]:
+    def values_for(self, name: str, tool: str = "", description: object = "") -> list[MinedValue]:
         """Return values for the parameter `name` of `tool`, those of the same noun first."""
         wanted = normalized(name)
         nouns = set(words_of(tool)) - READS - WRITES
@@ -233,6 +244,10 @@ class Mine:
                     found.append(MinedValue(value=value, source=source, is_same=is_same))
 
         head, _, last = wanted.rpartition("_")
+        if self.directory and _PATHS & {wanted, last}:
+            source = Source(method="place", params={"name": "its working directory"}, words=frozenset())
+            places = self._places(wanted, tool, str(description))
+            found += [MinedValue(value=value, source=source, is_same=False) for value in places]
         own = {singular(head)} if head else nouns
         if head or last not in ("id", "name", "uri", "path"):
             take(wanted, is_same=True)
@@ -253,6 +268,22 @@ class Mine:
             distinct.setdefault(item.value, item)
         return list(distinct.values())
 
+    def _places(self, name: str, tool: str, description: str) -> list[str]:
+        """Return paths in the working directory: new ones have the names of the server's own examples."""
+        words = {*words_of(name), *words_of(tool)}
+        about = set(words_of(description))
+        if words & _DIRECTORIES or (about & _DIRECTORIES and "file" not in about):
+            return [self.directory, *self.directories[:1]]
+        known = {key: self._values.get(key, {}) for key in (name, *sorted(_PATHS))}
+        created = [
+            str(value) for values in known.values() for value, it in values.items() if it.method == "created"
+        ]
+        named = dict.fromkeys(base_name(str(value)) for values in known.values() for value in values)
+        examples = [it for it in named if re.fullmatch(r"[\w-]+\.[a-z]{2,5}", it)]
+        new = [f"{self.directory}/{it}" for it in [*examples[:2], "example.txt"]]
+        paths = [*created, *self.files, *new] if words & READS else [*created, *new, *self.files]
+        return paths[:_MOST_PATHS]
+
     def cases_for(self, tool: str, schema: object, base: Mapping[str, Any]) -> list[MinedCase]:
         """Return cases with mined values in place of those of `base`, which are valid arguments."""
         properties = schema.get("properties") if isinstance(schema, dict) else None
@@ -261,11 +292,12 @@ class Mine:
         validity = Validity(schema)
         names = dict.fromkeys((*base, *(name for name in properties if normalized(name) == "cursor")))
         offers = {
-            name: values for name in names if name in properties and (values := self.values_for(name, tool))
+            name: values
+            for name, shape in properties.items()
+            if name in names and (values := self.values_for(name, tool, _description(shape)))
         }
         cases: list[MinedCase] = []
-        for index in range(MOST_CASES if offers else 0):
-            mined = {name: values[min(index, len(values) - 1)] for name, values in offers.items()}
+        for mined in _combined(offers):
             usable = {
                 name: value
                 for name, value in mined.items()
@@ -276,10 +308,62 @@ class Mine:
                 continue
             if any(arguments == known.case.arguments for known in cases):
                 continue
+            if len(cases) == MOST_CASES:
+                break
             words = ", ".join(f"`{name}` from {value.source}" for name, value in usable.items())
             case = Case(title=f"mined {words}"[:300], arguments=arguments, kind="valid")
             cases.append(MinedCase(case=case, values=tuple(usable.values())))
         return cases
+
+
+def _combined(offers: Mapping[str, Sequence[MinedValue]]) -> Iterator[dict[str, MinedValue]]:
+    """Yield a value for each name: first those of one answer, whose ids belong together."""
+    answers: dict[str, dict[str, MinedValue]] = {}
+    for name, values in offers.items():
+        for value in values:
+            if value.source.method != "tools/call":
+                continue
+            key = f"{value.source.method} {json.dumps(value.source.params, sort_keys=True, default=str)}"
+            answers.setdefault(key, {}).setdefault(name, value)
+    first = {name: values[0] for name, values in offers.items()}
+    for answer in [it for it in answers.values() if len(it) > 1][:2]:
+        yield {**first, **answer}
+    if first:
+        yield first
+    for index in range(1, max(map(len, offers.values()), default=0)):
+        yield from ({**first, name: values[index]} for name, values in offers.items() if index < len(values))
+
+
+def _description(schema: object) -> object:
+    return schema.get("description", "") if isinstance(schema, dict) else ""
+
+
+def _stated(schema: Mapping[str, Any]) -> Iterator[object]:
+    """Yield the values that the schema of a parameter names."""
+    for key in ("enum", "examples"):
+        yield from values if isinstance(values := schema.get(key), list) else ()
+    yield schema.get("default")
+    yield example_in(schema.get("description"))
+
+
+def _refused(arguments: Mapping[str, Any], text: str) -> list[str]:
+    """Return the names of the arguments that an error is about: it has the name, or else the value in
+    quotes."""
+    words = {singular(word) for word in re.findall(r"[a-z]{3,}", text.lower())}
+    if named := [name for name in arguments if set(words_of(name)) & words]:
+        return named
+    values = [value for value in arguments.values() if isinstance(value, str)]
+    quoted = {it for it in _QUOTED.findall(text) if values.count(it) == 1}
+    return [name for name, value in arguments.items() if isinstance(value, str) and value in quoted]
+
+
+def _offered(text: str) -> Iterator[str]:
+    """Yield the values that an error offers: those in quotes, or else a list of words; and names with the
+    suffixes of files."""
+    for match in _OFFER.finditer(text):
+        quoted = _QUOTED.findall(match["values"])
+        yield from quoted or (re.findall(r"[\w.-]+", match["values"]) if "," in match["values"] else ())
+    yield from (f"example{suffix}" for suffix in re.findall(r"[(,] ?(\.[a-z]{2,5})\b", text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +410,11 @@ def _fields_of(schema: object) -> tuple[Sequence[str], Sequence[str]]:
 def looks_secret(name: str, value: str) -> bool:
     """True if a value may be a secret, by its name or because a part of it looks random. A UUID doesn't."""
     return is_secret(name, "") or any(is_secret("", part) for part in re.split(r"[^A-Za-z0-9]+", value))
+
+
+def base_name(path: str) -> str:
+    """Return the last part of a path of any system."""
+    return re.split(r"[/\\]", path)[-1]
 
 
 def normalized(name: str) -> str:

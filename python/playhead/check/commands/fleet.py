@@ -41,9 +41,11 @@ def fleet(
     server: p.Server,
     what: Annotated[
         list[str],
-        typer.Argument(metavar="WHAT...", help="The play list: URIs, or tools with arguments in quotes."),
+        typer.Argument(metavar="WHAT", help="The play list: URIs, or tools with arguments in quotes."),
     ],
-    processes: Annotated[int, typer.Option("--processes", min=1, max=MOST_PROCESSES, metavar="N")] = 1,
+    processes: Annotated[
+        int, typer.Option("--processes", min=1, max=MOST_PROCESSES, metavar="N", help="Processes to start.")
+    ] = 1,
     players: Annotated[
         int,
         typer.Option("--players", min=1, max=MOST_PLAYERS, metavar="N", help="Players of each process."),
@@ -62,7 +64,7 @@ def fleet(
     json_output: p.Json = False,
     worker: Annotated[int, typer.Option("--worker", hidden=True)] = -1,
 ) -> None:
-    """Play with many players in many processes, and report what they heard and cost.
+    """Play with many players in many processes, and report the cost.
 
     Players begin at different places of the play list and play into nothing;
     a tool with arguments is one item: 'musicPlayer query="first light"'.

@@ -25,7 +25,7 @@ from playhead.limits import DEFAULT_LIMITS, KIB
 from playhead.net_guard import is_loopback
 from playhead.protocol.exchange import Exchange
 from playhead.protocol.revisions import CLIENT_INFO, REVISIONS
-from playhead.redacted_request import RedactedURL
+from playhead.redacted_request import redact_query
 
 FOREIGN_ORIGIN: Final = "https://attacker.example"
 """The origin of a web page that a user happens to visit, whose name resolves to this machine (DNS
@@ -189,7 +189,7 @@ class _Http:
         with trio.move_on_after(self.seconds if seconds is None else seconds) as scope:
             try:
                 request = self.client.build_request(verb, self.url, content=content, headers=kept)
-                request.url = RedactedURL(request.url)
+                redact_query(request)
                 async with aclosing(await self.client.send(request, stream=True)) as response:
                     reply = _Reply(status=response.status_code, headers=response.headers, is_whole=False)
                     if verb == "GET" and awaited is None and reply.status == 200:

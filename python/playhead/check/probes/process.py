@@ -21,14 +21,13 @@ import mcp_types as types
 import trio
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from playhead.check.error_text import error_text
 from playhead.check.footprint import Footprint, changed_paths, footprint
-from playhead.check.probes.tool_judging import error_text
-from playhead.check.probes.tools import skip_reason
+from playhead.check.probes.tools import is_read_only, skip_reason
 from playhead.check.results import TestDraft
 from playhead.check.target import Target, limits_of
 from playhead.client.connector import connect
 from playhead.client.session.session import Session
-from playhead.client.session.tool_calls import has_default_hints
 from playhead.client.transports.server_process import ServerProcess, StartedServer, open_server
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, PlayheadError
@@ -62,6 +61,8 @@ class ProcessUsage:
     seconds: list[float] = field(default_factory=list)
     memory_bytes: list[int] = field(default_factory=list)
     descriptors: list[int] = field(default_factory=list)
+    has_jobs: bool = False
+    """True if calls started processes that still ran after them."""
 
 
 def leak_bytes(usage: ProcessUsage) -> float:
@@ -105,7 +106,7 @@ async def probe_process(target: Target) -> None:
     tools = [
         tool
         for tool in target.tools
-        if tool.name in target.succeeded and _is_read_only(target, tool) and skip_reason(target, tool) is None
+        if tool.name in target.succeeded and is_read_only(target, tool) and skip_reason(target, tool) is None
     ]
     if not tools:
         return
@@ -120,11 +121,6 @@ async def probe_process(target: Target) -> None:
     except ConnectError as error:
         with target.test("process", "a process of its own") as draft:
             draft.skipped("process.memory", f"another process could not be started: {error}")
-
-
-def _is_read_only(target: Target, tool: types.Tool) -> bool:
-    hints = tool.annotations
-    return hints is not None and hints.read_only_hint is True and not has_default_hints(target.tools)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,6 +151,7 @@ class _Watch:
 
     async def _calls(self, params: Mapping[str, Any]) -> ProcessUsage:
         usage = ProcessUsage()
+        own: set[int] = set()
         with trio.move_on_after(TOOL_SECONDS):
             for _ in range(MOST_CALLS):
                 started = trio.current_time()
@@ -167,8 +164,11 @@ class _Watch:
                 usage.seconds.append(trio.current_time() - started)
                 if usage.seconds[0] * LEAST_CALLS > TOOL_SECONDS:
                     break  # too slow to show a trend
-                usage.memory_bytes.append(sum(map(_resident_bytes, _pids(self.process.pid))))
-                usage.descriptors.append(sum(map(_descriptors, _pids(self.process.pid))))
+                running = set(_pids(self.process.pid))
+                own = own or running  # a process that a call starts is not the server
+                usage.memory_bytes.append(sum(map(_resident_bytes, own)))
+                usage.descriptors.append(sum(map(_descriptors, own)))
+                usage.has_jobs |= running > own
         return usage
 
     async def _judge_files(self, draft: TestDraft, params: Mapping[str, Any], before: Footprint) -> None:
@@ -203,6 +203,9 @@ def _judge(draft: TestDraft, first: ProcessUsage, second: ProcessUsage) -> None:
         f" ({first.seconds[0] * 1000:.0f} ms at first, {first.seconds[-1] * 1000:.0f} ms after"
         f" {len(first.seconds)} calls)",
     )
+    if first.has_jobs:
+        draft.skipped("process.descriptors", "the calls started processes that still ran, with pipes to them")
+        return
     descriptors = leaked_descriptors(first)
     draft.require(
         "process.descriptors",

@@ -147,7 +147,8 @@ class _Reads:
 
     async def _reference(self, plain: bytes | None) -> Reference:
         data, complete = (plain, True) if plain is not None else await self.pages.read_in_series()
-        complete &= not (self.item.get("_meta") or {}).get(LIVE_META)  # it may have grown since then
+        meta = self.item.get("_meta")
+        complete &= not (isinstance(meta, Mapping) and meta.get(LIVE_META))  # it may have grown since then
         if plain is not None and (more := (await self.pages.page(len(plain), len(plain) + 1)).data):
             # If a page past the plain read has bytes, the plain read is only a part, or the pages never end.
             complete = bool(more) and self.item.get("size") == len(plain)

@@ -14,17 +14,16 @@ import trio
 
 from playhead.check.arguments.cases import Case, simplifications
 from playhead.check.arguments.generate import Validity
+from playhead.check.error_text import error_text, texts_of
 from playhead.check.expectations import ExpectedCall
 from playhead.check.probes.asking import error_words, note, request_copy
 from playhead.check.probes.tool_judging import (
     asks_for_input,
-    error_text,
     judge_answered,
     judge_invalid,
     judge_result,
     judge_valid,
     kind_of_content,
-    texts_of,
 )
 from playhead.check.results import TestDraft
 from playhead.check.target import RequestOutcome, Target

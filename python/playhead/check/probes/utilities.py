@@ -45,16 +45,18 @@ Reference = tuple[str, Mapping[str, Any], str]
 
 
 async def probe_completions(target: Target, references: Iterable[Reference]) -> None:
-    """Complete arguments of prompts, or variables of templates, from an empty value."""
-    if target.session.capabilities.completions is None:
-        return
-    for words, reference, argument in islice(references, MOST_COMPLETED):
+    """Complete arguments of prompts, or variables of templates, from an empty value; one if the server
+    declares no completions."""
+    is_declared = target.session.capabilities.completions is not None
+    for words, reference, argument in islice(references, MOST_COMPLETED if is_declared else 1):
         with target.test(words, f"completion of {argument}", method="completion/complete") as draft:
             params = {"ref": reference, "argument": {"name": argument, "value": ""}}
             answer = await ask(target, draft, params)
-            if not require_answered(draft, "completion.answered", answer, target):
+            if not is_declared:
+                draft.skipped("completion.declared", "not declared: only an answer is a finding")
+            elif not require_answered(draft, "completion.answered", answer, target):
                 continue
-            if answer.error is not None and answer.error.code in (METHOD_NOT_FOUND, -32603, 0):
+            elif answer.error is not None and answer.error.code in (METHOD_NOT_FOUND, -32603, 0):
                 draft.checks.clear()
                 why = f"expected values, or an empty array, got {error_words(answer.error)}"
                 draft.failed("completion.answered", why)

@@ -256,7 +256,13 @@ class CachedReads:
         self._follows = self._follows or self._exact_bytes is None
         self.counts.cache_hits += 1
         self.counts.cache_bytes += at - start
-        return Page(blobs=tuple(blobs), mime_type=self.mime_type, total_bytes=self._exact_bytes)
+        is_here = self._version.places[0].cache is self.session.memory
+        return Page(
+            blobs=tuple(blobs),
+            mime_type=self.mime_type,
+            total_bytes=self._exact_bytes,
+            cache_scope="private" if is_here else self._scope,
+        )
 
     async def _claim(self, version: _Version, first: int, count: int) -> int:
         """Claim blocks from `first` on. Return the number that this reader may read; 0 if another reader has

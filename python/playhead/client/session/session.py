@@ -7,8 +7,8 @@ leniently. `stream` retries reads that failed with `TransportError`; tool_calls.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -19,7 +19,7 @@ from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result, linked
 from playhead.client.call_results.media import Head, ResourceMedia
 from playhead.client.session.arrivals import Arrivals
-from playhead.client.session.connection import Connection, delivering
+from playhead.client.session.connection import COURTESY_SECONDS, Connection, delivering
 from playhead.client.session.downloads import web_origins
 from playhead.client.session.elicitation import WITH_INPUT, Elicitor, params_with_input
 from playhead.client.session.list_changed import ToolListChanges
@@ -45,7 +45,13 @@ from playhead.config.servers import ServerConfig
 from playhead.content.audio import is_audio
 from playhead.content.blocks import parse_block
 from playhead.content.playlists import is_playlist
-from playhead.errors import ProtocolError, SessionLostError, UsageError, naming_descriptor_limit
+from playhead.errors import (
+    PlayheadError,
+    ProtocolError,
+    SessionLostError,
+    UsageError,
+    naming_descriptor_limit,
+)
 from playhead.limits import Limits
 from playhead.net_guard import is_loopback
 from playhead.protocol import messages
@@ -136,7 +142,7 @@ class Session:
             list_tools=self.list_tools,
             list_raw=self._list,
             reads=self._reads,
-            start_soon=supervisor.nursery.start_soon,
+            start_soon=supervisor.start_soon,
             updates=supervisor.updates,
         )
 
@@ -174,6 +180,11 @@ class Session:
     def protocol_faults(self) -> ProtocolFaults:
         """Protocol faults of the server so far, on all connections."""
         return self._supervisor.faults()
+
+    def may_share(self, stream: RangeStream) -> bool:
+        """Return whether other sessions with this server and these credentials may have the bytes of a
+        stream that has delivered some, if its link names their version. See `cacheScope` of the protocol."""
+        return self._reads.may_leave(stream.statistics().cache_scope)
 
     # --- liveness ----------------------------------------------------------------------------------
 
@@ -576,6 +587,25 @@ class Session:
         connection = await self._supervisor.connection()
         self._subscriptions += 1
         await connection.listen(f"subscription-{self._subscriptions}", {"notifications": dict(notifications)})
+
+    async def subscribe(self, uris: Sequence[str], subscribed: Callable[[], None]) -> None:
+        """Subscribe to resources (`resources/subscribe`, before 2026-07-28) until the connection ends.
+
+        `subscribed` is called once the server has answered. The notifications go to the `backchannel` of
+        `connect`. Raises as `request`. Cancelling unsubscribes.
+        """
+        connection = await self._supervisor.connection()
+        done: list[str] = []
+        try:
+            for uri in uris:
+                await self.request("resources/subscribe", {"uri": uri})
+                done.append(uri)
+            subscribed()
+            await connection.wait_ended()
+        finally:
+            with trio.CancelScope(shield=True), trio.move_on_after(COURTESY_SECONDS), suppress(PlayheadError):
+                for uri in done if not connection.ended else ():
+                    await self.request("resources/unsubscribe", {"uri": uri})
 
     async def _request(
         self,

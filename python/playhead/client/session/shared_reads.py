@@ -91,6 +91,13 @@ class SessionReads:
         # Without a scope, the server may answer each user differently, even users without credentials.
         return (at(self.cache, "anonymous") if self.credentials == "" else private, public)
 
+    def may_leave(self, scope: Scope | None) -> bool:
+        """Return whether another session with the same server and credentials may have bytes of this one.
+
+        They need a validator too, as in `places`.
+        """
+        return scope == "public" or bool(self.credentials) or (scope is None and self.credentials == "")
+
 
 class _SharedRead(Arrivals):
     """One read in flight, and the streams that wait for it."""

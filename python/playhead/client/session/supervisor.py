@@ -224,6 +224,12 @@ class Supervisor:
             self._renewal = None
             renewal.over.set()
 
+    def start_soon(self, function: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Start a task of the session. Raises `ClosedError` after `close`."""
+        if self._closed:
+            raise self._was_closed()
+        self.nursery.start_soon(function, *args)
+
     def _was_closed(self) -> ClosedError:
         return ClosedError(f"the session with {self._factory.server} was closed")
 

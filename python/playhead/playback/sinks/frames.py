@@ -118,7 +118,7 @@ class FramesSink:
         self._format = PcmFormat(rate_hz=rate_hz, channels=channels)
         self._frame_bytes = rate_hz * frame_ms // 1000 * self._format.frame_bytes
         self._encode: Callable[[bytes], bytes] = little_endian
-        if codec is FrameCodec.OPUS:
+        if FrameCodec(codec) is FrameCodec.OPUS:
             self._encode = _opus_encoder(self._format, frame_ms=frame_ms, bit_rate=opus_bit_rate)
         self._deliver = consumer.send if isinstance(consumer, trio.MemorySendChannel) else consumer
         self._frame_seconds = frame_ms / 1000

@@ -57,23 +57,22 @@ class AudioFileSink(ABC):
 
     def _write(self, buffer: PcmBuffer) -> Path:
         path = self._path
-        if is_device(path):
-            with path.open("wb") as device:
-                self._pour(buffer, device)
-            return path
+        is_file = not is_device(path)
         numbers = count(len(self._written) + 1)
-        while self._written and path.exists():
+        while is_file and self._written and path.exists():
             path = self._path.with_stem(f"{self._path.stem}-{next(numbers)}")
-        part = partial_beside(path)
+        part = partial_beside(path) if is_file else path
         try:
-            with part.open("xb") as file:
+            with part.open("xb" if is_file else "wb") as file:
                 self._pour(buffer, file)
-            part.replace(path)
+            if is_file:
+                part.replace(path)
         except OSError as error:
             error.filename = fspath(path)  # the caller's own path; a full disk gives no name
             raise
         finally:
-            part.unlink(missing_ok=True)
+            if is_file:
+                part.unlink(missing_ok=True)
         return path
 
     @abstractmethod

@@ -102,7 +102,7 @@ def audio(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
-    """Serve audio over MCP: musicPlayer, set_volume, speak, and ranged reads."""
+    """Serve music and speech over MCP, read in ranges."""
     from playhead.config.directories import state_directory
 
     options = AudioServerOptions(
@@ -147,7 +147,7 @@ def template(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
-    """Serve an example of every MCP feature: four tools, resources and prompts."""
+    """Serve an example of every feature of MCP."""
     from playhead.servers.template import TemplateServerOptions
 
     options = TemplateServerOptions(

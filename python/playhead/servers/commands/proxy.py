@@ -28,9 +28,7 @@ from playhead.servers.proxy import OnCall, ProxyOptions, server_names
 
 
 def proxy(
-    servers: Annotated[
-        list[str], typer.Argument(metavar="SERVER...", help="The servers to stand in front of.")
-    ],
+    servers: Annotated[list[str], typer.Argument(metavar="SERVER", help="The servers to stand in front of.")],
     transport: Annotated[Transport, typer.Option(help="How hosts connect.")] = "stdio",
     host: Annotated[str, typer.Option(help="Address to listen on (HTTP and WebSocket).")] = "127.0.0.1",
     port: Port = 3002,
@@ -58,7 +56,7 @@ def proxy(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
-    """Serve the tools of other servers to a host, and play the audio of their results here."""
+    """Serve other servers' tools to a host, and play their audio here."""
     for flag, chosen in (("--keep-audio", keep_audio), ("--keep-links", keep_links)):
         for name in chosen or ():
             if name not in servers:

@@ -10,7 +10,7 @@ is answering, else to the host's own stream. Notifications pass between the gene
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,7 +38,7 @@ from playhead.errors import ConnectError, PlayheadError, RemoteError
 from playhead.limits import Limits
 from playhead.protocol.messages import INVALID_REQUEST
 from playhead.protocol.revisions import REVISIONS, SUBSCRIPTION_META
-from playhead.servers.proxy.upstream import Upstream, schemes
+from playhead.servers.proxy.upstream import Upstream, schemes, wire_error
 
 NOTIFICATIONS_QUEUED: Final = 256
 """Limits the notifications that wait for a slow host. Further ones are dropped: all of them are advisory."""
@@ -114,8 +114,16 @@ class HostSession:
         """The server and the server's own name of each listed tool and prompt, by kind and name."""
         self._listeners: list[_Listener] = []
         self._queue, self._queued = trio.open_memory_channel[Any](NOTIFICATIONS_QUEUED)
+        self._acknowledging = 0
+        """The host's subscriptions that wait for the servers, and with them its further requests."""
+        self._acknowledged = trio.lowlevel.ParkingLot()
+        self._pending = 0
+        """The notifications that have not been passed on yet."""
         self._opened = trio.Event()
         self._leave = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._subscribed: dict[tuple[str, str], trio.CancelScope] = {}
+        """The host's subscriptions to resources, by server and URI, if it has a handshake."""
 
     async def run(self) -> None:
         """Connect to the servers, and stay connected until `leave`."""
@@ -126,6 +134,7 @@ class HostSession:
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._pass_notifications)
+                self._nursery = nursery
                 async with trio.open_nursery() as connecting:
                     for each in self.upstreams:
                         connecting.start_soon(each.server.connect)
@@ -149,6 +158,8 @@ class HostSession:
 
     def _upstream(self, name: str, scheme: str, target: HubTarget, nursery: trio.Nursery) -> Upstream:
         def changed(state: ServerState) -> None:
+            if state.status is ServerStatus.CONNECTED:
+                upstream.connected.unpark_all()
             if state.status is ServerStatus.CONNECTED and self._opened.is_set():
                 for method in _CHANGES:  # the host may have a list without this server, or an old one
                     self._take(upstream, method, {})
@@ -200,6 +211,8 @@ class HostSession:
     async def answering(self, upstream: Upstream, context: Context) -> AsyncIterator[None]:
         """Let the server's requests and notifications go to this request of the host while the body runs."""
         assert context.request_id is not None
+        while self._acknowledging and not self._is_shared:  # the request may cause what was subscribed to
+            await self._acknowledged.park()
         call = _Call(context.session, context.request_id)
         upstream.calls.append(call)
         try:
@@ -236,7 +249,7 @@ class HostSession:
         meta = dict(meta) if isinstance(meta, Mapping) else {}
         id = meta.pop(SUBSCRIPTION_META, None)
         if method == ACKNOWLEDGED and str(id).startswith("subscription-") and upstream.subscribing:
-            upstream.subscribing.pop(0).set()
+            upstream.subscribing.pop(0)()
         if method in _NOT_PASSED or (id is not None and not str(id).startswith("subscription-")):
             return
         if meta:
@@ -255,6 +268,7 @@ class HostSession:
             return  # it may belong to another host
         with suppress(trio.WouldBlock):
             self._queue.send_nowait((call, method, params))
+            self._pending += 1
 
     async def _pass_notifications(self) -> None:
         async for item in self._queued:
@@ -267,10 +281,11 @@ class HostSession:
                 related = None if call is None else call.request_id
                 with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                     await to.send_notification(_notification(method, params), related_request_id=related)
+            self._pending -= 1
 
     async def _flush(self) -> None:
         """Wait until the notifications that a server sent before its answer have been passed on."""
-        if self._queue.statistics().current_buffer_used:
+        if self._pending:
             passed = trio.Event()
             await self._queue.send(passed)
             await passed.wait()
@@ -283,12 +298,20 @@ class HostSession:
         send, receive = trio.open_memory_channel[tuple[str, dict[str, Any]]](NOTIFICATIONS_QUEUED)
         listener = _Listener(wanted, send)
         self._listeners.append(listener)
+        self._acknowledging += 1
         pass_on = partial(context.session.send_notification, related_request_id=context.request_id)
         try:
             async with aclosing(receive), trio.open_nursery() as nursery:
-                with trio.move_on_after(SUBSCRIBE_SECONDS):
-                    for upstream in self.upstreams:
-                        await nursery.start(self._subscribe, upstream, wanted)
+                waits = [trio.Event() for _ in self.upstreams]
+                for upstream, wait in zip(self.upstreams, waits, strict=True):
+                    nursery.start_soon(self._stay_subscribed, upstream, wanted, wait, [])
+                try:
+                    with trio.move_on_after(SUBSCRIBE_SECONDS):
+                        for wait in waits:
+                            await wait.wait()
+                finally:
+                    self._acknowledging -= 1
+                    self._acknowledged.unpark_all()
                 acknowledged = {"notifications": dict(wanted), "_meta": meta}
                 await pass_on(_notification(ACKNOWLEDGED, acknowledged))
                 async for method, params in receive:
@@ -297,56 +320,79 @@ class HostSession:
             self._listeners.remove(listener)
         return {"resultType": "complete", "_meta": meta}
 
+    async def subscribe(self, upstream: Upstream, uri: str) -> None:
+        """Subscribe to a resource for a host with a handshake, until `unsubscribe`. Raises `MCPError`."""
+        if (upstream.name, uri) in self._subscribed:
+            return
+        wanted = {"resourceSubscriptions": [f"{upstream.scheme}{uri}"]}
+        scope = trio.CancelScope()
+        assert self._nursery is not None
+        error = await self._nursery.start(partial(self._subscribe, upstream, wanted, scope=scope))
+        if error is not None:
+            scope.cancel()
+            raise wire_error(error)
+        self._subscribed[upstream.name, uri] = scope
+
+    def unsubscribe(self, upstream: Upstream, uri: str) -> None:
+        """End what `subscribe` began, if anything."""
+        if (scope := self._subscribed.pop((upstream.name, uri), None)) is not None:
+            scope.cancel()
+
     async def _subscribe(
         self,
         upstream: Upstream,
         wanted: Mapping[str, Any],
         *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+        scope: trio.CancelScope | None = None,
+        task_status: trio.TaskStatus[PlayheadError | None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Subscribe with a server, and again if that ends, for a while. Cancelled with the host's
-        subscription. It has started once the server has acknowledged, or failed."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._stay_subscribed, upstream, wanted, acknowledged := trio.Event())
-            await acknowledged.wait()
-            task_status.started()
+        """Subscribe with a server, again after each loss, until cancelled. It has started once the server has
+        acknowledged or failed, with the error."""
+        failures: list[PlayheadError] = []
+        with scope or trio.CancelScope():
+            async with trio.open_nursery() as nursery:
+                acknowledged = trio.Event()
+                nursery.start_soon(self._stay_subscribed, upstream, wanted, acknowledged, failures)
+                await acknowledged.wait()
+                task_status.started(failures[0] if failures else None)
 
     async def _stay_subscribed(
-        self, upstream: Upstream, wanted: Mapping[str, Any], acknowledged: trio.Event
+        self,
+        upstream: Upstream,
+        wanted: Mapping[str, Any],
+        acknowledged: trio.Event,
+        failures: list[PlayheadError],
     ) -> None:
         uris = wanted.get("resourceSubscriptions") or ()
         own = [uri[len(upstream.scheme) :] for uri in uris if uri.startswith(upstream.scheme)]
+
+        def subscribed() -> None:
+            if acknowledged.is_set():  # updates may have been missed
+                for uri in own:
+                    self._take(upstream, _UPDATED, {"uri": f"{upstream.scheme}{uri}"})
+            acknowledged.set()
 
         async def hold() -> bool:
             try:
                 session = await upstream.session()
                 if REVISIONS[session.protocol_version].has_listen:
                     kinds = {key: True for key in _CHANGES.values() if wanted.get(key) is True}
-                    upstream.subscribing.append(acknowledged)
+                    upstream.subscribing.append(subscribed)
                     await session.listen({**kinds, **({"resourceSubscriptions": own} if own else {})})
-                else:
-                    await self._subscribe_each(session, own, acknowledged)
+                elif own:  # changes of lists need no subscription in these revisions
+                    await session.subscribe(own, subscribed)
+                return bool(own) or REVISIONS[session.protocol_version].has_listen
+            except PlayheadError as error:
+                failures.append(error)
+                raise
             finally:
                 acknowledged.set()
-                if acknowledged in upstream.subscribing:
-                    upstream.subscribing.remove(acknowledged)
-            return True
+                if subscribed in upstream.subscribing:
+                    upstream.subscribing.remove(subscribed)
 
-        await hold_again(hold)
-
-    async def _subscribe_each(self, session: Session, uris: Iterable[str], acknowledged: trio.Event) -> None:
-        """Subscribe to resources as in revisions with a handshake, whose lists need no subscription."""
-        subscribed: list[str] = []
-        try:
-            for uri in uris:
-                await session.request("resources/subscribe", {"uri": uri})
-                subscribed.append(uri)
-            acknowledged.set()
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True), trio.move_on_after(1.0), suppress(PlayheadError):
-                for uri in subscribed:
-                    await session.request("resources/unsubscribe", {"uri": uri})
+        while True:
+            await hold_again(hold)
+            await upstream.connected.park()
 
 
 def _notification(method: str, params: dict[str, Any]) -> Any:

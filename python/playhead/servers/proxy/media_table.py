@@ -34,6 +34,8 @@ class MediaEntry:
     """The meaning of an address."""
 
     server: str
+    identity: str
+    """The identity of the server, because another one may have its name after a restart."""
     uri: str
     """The server's own URI; empty for audio that a result held itself."""
     title: str
@@ -53,14 +55,15 @@ class MediaTable:
 
     def __init__(self, directory: Path, *, now: Callable[[], float] = time.time) -> None:
         """Raises `UsageError` if the directory cannot be used."""
-        self._directory = directory
         self._now = now
         self._saved_at: dict[str, float] = {}
         try:
+            self._directory = directory = directory.expanduser()
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._entries = self._load()
-        except (OSError, ValueError, TypeError) as error:
-            raise UsageError(f"{directory / _TABLE}: cannot be used for media addresses: {error}") from error
+        except (OSError, RuntimeError, ValueError, TypeError) as error:  # RuntimeError: no home directory
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"{directory / _TABLE}: cannot be used for media addresses: {reason}") from error
         self._expire()
         lines = "".join(_line(address, entry) for address, entry in self._entries.items())
         _write(directory / _TABLE, lines.encode("ascii"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -22,26 +22,28 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
+from playhead._core import check_base64
 from playhead.client.hub.server import HubTarget
 from playhead.client.session.requests import OnProgress
 from playhead.client.session.session import Session
 from playhead.client.transports.server_process import StartedServer
 from playhead.config.tools import ApprovalPolicy
-from playhead.errors import PlayheadError
+from playhead.errors import Base64Error, PlayheadError, ServerError
 from playhead.playback.player_tools import PLAYER_TOOLS
 from playhead.protocol import messages
 from playhead.servers.access import Access
 from playhead.servers.http import base_url, bind, serve_app, serve_until_sigterm, tls_context
 from playhead.servers.http_sessions import streamable_http_app
+from playhead.servers.late_blob import LateBlob
 from playhead.servers.proxy import ProxyOptions
 from playhead.servers.proxy.call_permission import CallPermission
 from playhead.servers.proxy.host_session import Context, HostSession, HostSessions
 from playhead.servers.proxy.media_port import MediaPort
-from playhead.servers.proxy.media_table import MediaTable
+from playhead.servers.proxy.media_table import MediaEntry, MediaTable
 from playhead.servers.proxy.relay import Relay
 from playhead.servers.proxy.result_audio import ADDRESS_META, ResultAudio
 from playhead.servers.proxy.upstream import LISTS, Upstream, wire_error, without_unmet_schema
-from playhead.servers.ranged_resource import ranged_resource
+from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND, ranged_resource
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.websocket import websocket_routes
 from playhead.stream.source import Playable
@@ -209,7 +211,7 @@ class ProxyServer:
         params = _params(context)
         upstream, uri = self._addressed(host, str(params["uri"]))
         result = await self._pass(host, upstream, context, {**params, "uri": uri})
-        return {**_UNSHARED, **upstream.moved(result, "contents")}
+        return {**_UNSHARED, **_with_late_blob(context, upstream.moved(result, "contents"))}
 
     async def _get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
         host = await context.lifespan_context.of(context)
@@ -231,7 +233,11 @@ class ProxyServer:
         host = await context.lifespan_context.of(context)
         params = _params(context)
         upstream, uri = self._addressed(host, str(params["uri"]))
-        return await self._pass(host, upstream, context, {**params, "uri": uri})
+        if context.method == "resources/subscribe":
+            await host.subscribe(upstream, uri)
+        else:
+            host.unsubscribe(upstream, uri)
+        return {}
 
     async def _set_level(self, context: Context, _level: object) -> dict[str, Any]:
         host = await context.lifespan_context.of(context)
@@ -319,6 +325,17 @@ def _params(context: Context) -> dict[str, Any]:
     return params
 
 
+def _with_late_blob(context: Context, result: dict[str, Any]) -> dict[str, Any]:
+    """Leave the blob of a page out of a result for HTTP, where it is put in last, unless it is not base64."""
+    late = LateBlob.of(context)
+    match result.get("contents"):
+        case [{"blob": str(blob)} as contents] if late is not None:
+            with suppress(Base64Error):
+                check_base64(blob)
+                return {**result, "contents": [{**contents, "blob": late.leave(blob)}]}
+    return result
+
+
 def _report(context: Context) -> OnProgress | None:
     """Return the function that reports progress to the host, if it asks for that."""
     meta = (context.params or {}).get("_meta")
@@ -374,7 +391,7 @@ async def _serve_media(
         async with trio.open_nursery() as nursery:
             own: list[HostSession] = []
 
-            async def session(name: str) -> Session:
+            async def session(entry: MediaEntry) -> Session:
                 if not own:
                     own.append(
                         HostSession(
@@ -388,7 +405,14 @@ async def _serve_media(
                     )
                     nursery.start_soon(own[0].run)
                 await own[0].wait_opened()
-                return await next(each for each in own[0].upstreams if each.name == name).session()
+                for each in own[0].upstreams:
+                    if (each.name, each.identity) == (entry.server, entry.identity):
+                        return await each.session()
+                raise ServerError(
+                    f"the server {entry.server!r} of this address is no longer behind the proxy",
+                    code=RESOURCE_NOT_FOUND,
+                    data={"server": entry.server},
+                )
 
             base = base_url(sock, scheme="http" if tls is None else "https")
             relay = Relay(table=table, session=session, nursery=nursery, base_url=base)

@@ -1,8 +1,9 @@
 """The relay of a house: audio of the servers, read once and served to any number of devices.
 
 Each resource has one copy in a temporary file, which one stream fills where a device reads. So 50 devices
-cost the far server the bytes of one. A copy of a resource with a validator serves every address of it;
-without a validator it is dropped once no device has read it for a while, because its bytes may change.
+cost the far server the bytes of one. A copy of a resource with a validator serves every address of it, those
+of other hosts too within the server's `cacheScope`. Without a validator it is dropped once no device has read
+it for a while, because its bytes may change.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import trio
@@ -28,22 +30,31 @@ from playhead.servers.proxy.media_table import MediaEntry, MediaTable
 from playhead.servers.proxy.result_audio import Media
 from playhead.servers.proxy.upstream import Upstream, wire_error
 from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND
+from playhead.stream.options import StreamOptions
 
 AHEAD_BYTES: Final = 2 * 1024 * 1024
 """The bytes that a copy reads ahead of its devices: a minute of 256 kbit/s."""
 IDLE_SECONDS: Final = 30.0
 """The time without a read after which a copy closes its stream."""
+RING_BYTES: Final = 1024 * 1024
+"""The capacity of a copy's stream: enough for 60 Mbit/s at a round trip of 0.1 s. When the copy goes on
+elsewhere, the bytes in it are lost."""
+STICK_BYTES: Final = 1024 * 1024
+"""The bytes that a copy reads at least before it goes on elsewhere, and the longest gap that it reads rather
+than leaves out. Devices at several places of a song would otherwise make it move with each chunk."""
 COPIES_BYTES: Final = 512 * 1024 * 1024
 """Limits the copies that no device reads. The one that was read longest ago goes first."""
-
-_Key = tuple[str, str, str, str]
 
 
 class _Copy:
     """The bytes of one resource that have been read so far."""
 
-    def __init__(self, entry: MediaEntry, session: Callable[[], Awaitable[Session]]) -> None:
+    def __init__(
+        self, entry: MediaEntry, origin: Upstream | None, session: Callable[[], Awaitable[Session]]
+    ) -> None:
         self.entry = entry
+        self.origin = origin
+        """The server in the session of the host whose address began the copy; None for the relay's own."""
         self.is_filling = False
         self.readers = 0
         self.size_bytes = entry.size_bytes
@@ -54,6 +65,8 @@ class _Copy:
         self._extent = Extent()
         self._wanted = 0
         """The offset of the newest read."""
+        self._may_share: bool | None = None
+        """None until the server has answered."""
         self._error: PlayheadError | None = None
         self._arrived = trio.lowlevel.ParkingLot()
         self._read = trio.lowlevel.ParkingLot()
@@ -64,6 +77,12 @@ class _Copy:
 
     def close(self) -> None:
         self._file.close()
+
+    async def may_serve_others(self) -> bool:
+        """Wait for an answer of the server, and return whether other hosts may share the copy."""
+        while self.is_filling and self._may_share is None:
+            await self._arrived.park()
+        return self._may_share is True
 
     async def read(self, start: int, end: int, begin: Callable[[_Copy], None]) -> bytes:
         """Read `[start, end)` or its first part; empty at the end. `begin` starts `fill` if it does not run.
@@ -101,18 +120,19 @@ class _Copy:
                 is_local=self.entry.is_local,
                 streams=session,
             )
-            async with media.open() as stream:
-                at = 0
+            async with media.open(StreamOptions(capacity_bytes=RING_BYTES)) as stream:
+                at = moved_to = 0
                 while True:
                     missing = self._missing()
-                    if missing is not None and missing != at:
-                        at = missing
+                    if missing is not None and missing != at and not self._goes_on(at, moved_to, missing):
+                        at = moved_to = missing
                         await stream.seek(at)
                     data = b"" if missing is None else await stream.receive_some()
                     if data:
                         os.pwrite(self._file.fileno(), data, at)
                         self._extent.add(at, at + len(data))
                         at += len(data)
+                        self._may_share = session.may_share(stream)
                         self.size_bytes = max(stream.size_bytes or 0, at)
                     elif missing is not None:
                         self.size_bytes, self._is_ended = min(at, stream.size_bytes or at), True
@@ -137,6 +157,11 @@ class _Copy:
                 return at
         return None
 
+    def _goes_on(self, at: int, moved_to: int, missing: int) -> bool:
+        """Return whether to read on at `at`, although another byte is missing where a device reads."""
+        is_missing = self._extent.next_missing(at) == at and not (self._is_ended and at == self.size_bytes)
+        return is_missing and (at - moved_to < STICK_BYTES or at < missing < at + STICK_BYTES)
+
     def _missing_soon(self) -> int | None:
         missing = self._missing()
         return missing if missing is not None and missing <= self._wanted + AHEAD_BYTES else None
@@ -147,12 +172,13 @@ class Relay:
     """The addresses and the copies of one proxy."""
 
     table: MediaTable
-    session: Callable[[str], Awaitable[Session]]
-    """Opens a session with a server by its name, for audio whose host has left. Raises `PlayheadError`."""
+    session: Callable[[MediaEntry], Awaitable[Session]]
+    """Opens a session with the server of audio whose host has left. Raises `PlayheadError`."""
     nursery: trio.Nursery
     base_url: str = ""
     _origins: dict[str, Upstream] = field(default_factory=dict)
-    _copies: dict[_Key, _Copy] = field(default_factory=dict)
+    _copies: list[_Copy] = field(default_factory=list)
+    """The one that was read newest is the last."""
 
     async def addresses(self, upstream: Upstream, media: Sequence[Media]) -> list[str]:
         """Return an address for each item of audio of a result."""
@@ -163,6 +189,7 @@ class Relay:
                 continue  # a queue can be read only once, and a file only as long as its permission
             entry = MediaEntry(
                 server=upstream.name,
+                identity=upstream.identity,
                 uri="" if link is None else link.uri,
                 title=each.title,
                 mime_type=each.mime_type,
@@ -196,12 +223,7 @@ class Relay:
                 mime_type=entry.mime_type,
                 etag=f'"{address[:16]}"',
             )
-        key = (entry.server, entry.uri, entry.description or "", entry.validator)
-        copy = self._copies.pop(key, None)
-        if copy is None:
-            copy = _Copy(entry, lambda: self._session_of(address, entry.server))
-            self._make_room()
-        self._copies[key] = copy  # the newest is the last
+        copy = await self._copy(entry, address)
         copy.readers += 1
         try:
             data = await copy.read(start, end, self._begin)
@@ -209,15 +231,32 @@ class Relay:
             raise wire_error(error) from error
         finally:
             copy.readers -= 1
-        identity = json.dumps([*key, entry.size_bytes])
-        etag = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         return ResourceBytes(
             data=data,
             total_bytes=copy.size_bytes,
             mime_type=entry.mime_type,
-            etag=f'"{etag}"',
+            etag=_etag(entry) if entry.validator else None,
             name=entry.title,
         )
+
+    async def _copy(self, entry: MediaEntry, address: str) -> _Copy:
+        """Return the copy for an address: one that the same session fills, else one that may be shared."""
+        key, origin = _key(entry), self._origin(address)
+        copies = [copy for copy in self._copies if _key(copy.entry) == key]
+        if entry.validator and all(copy.origin is not origin for copy in copies):
+            for each in copies:
+                if await each.may_serve_others() and each in self._copies:
+                    origin = each.origin
+                    break
+        for copy in self._copies:
+            if copy.origin is origin and _key(copy.entry) == key:
+                self._copies.remove(copy)
+                break
+        else:
+            copy = _Copy(entry, origin, partial(self._session_of, address, entry))
+            self._make_room()
+        self._copies.append(copy)
+        return copy
 
     def _begin(self, copy: _Copy) -> None:
         copy.is_filling = True
@@ -226,26 +265,43 @@ class Relay:
     async def _fill(self, copy: _Copy) -> None:
         await copy.fill()
         if not copy.entry.validator and not copy.readers:
-            for key in [key for key, each in self._copies.items() if each is copy]:
-                del self._copies[key]
-            copy.close()
+            self._drop(copy)
 
     def close(self) -> None:
         """Drop all copies."""
-        for copy in self._copies.values():
+        for copy in self._copies:
             copy.close()
 
-    async def _session_of(self, address: str, server: str) -> Session:
-        """Return the session of the host whose result has the audio, else one of the relay's own."""
+    def _origin(self, address: str) -> Upstream | None:
+        """Return the server in the session of the host whose result has the audio; None if it has left."""
         origin = self._origins.get(address)
+        if origin is not None and origin.server.session is None:
+            del self._origins[address]
+            return None
+        return origin
+
+    async def _session_of(self, address: str, entry: MediaEntry) -> Session:
+        origin = self._origin(address)
         session = None if origin is None else origin.server.session
-        return session if session is not None else await self.session(server)
+        return session if session is not None else await self.session(entry)
 
     def _make_room(self) -> None:
-        idle = [(key, copy) for key, copy in self._copies.items() if not copy.is_filling and not copy.readers]
-        held = sum(copy.held_bytes for copy in self._copies.values())
+        idle = [copy for copy in self._copies if not copy.is_filling and not copy.readers]
+        held = sum(copy.held_bytes for copy in self._copies)
         while idle and held > COPIES_BYTES:
-            key, copy = idle.pop(0)
-            held -= copy.held_bytes
-            del self._copies[key]
+            held -= idle[0].held_bytes
+            self._drop(idle.pop(0))
+
+    def _drop(self, copy: _Copy) -> None:
+        if copy in self._copies:
+            self._copies.remove(copy)
             copy.close()
+
+
+def _key(entry: MediaEntry) -> tuple[str, ...]:
+    return entry.server, entry.identity, entry.uri, entry.description or "", entry.validator
+
+
+def _etag(entry: MediaEntry) -> str:
+    identity = json.dumps([*_key(entry), entry.size_bytes])
+    return f'"{hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]}"'

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from playhead.client.hub.server import HubServer, ServerStatus
 from playhead.client.session.requests import OnProgress, list_all, typed
 from playhead.client.session.session import Session
 from playhead.client.session.tool_calls import has_default_hints
+from playhead.config.servers import server_identity
 from playhead.errors import PlayheadError, ServerError
 from playhead.limits import Limits
 from playhead.protocol.revisions import REVISIONS, Revision
@@ -59,8 +61,10 @@ class Upstream:
     limits: Limits
     calls: list[Any] = field(default_factory=list)
     """The host's requests that this server is answering, the newest last."""
-    subscribing: list[trio.Event] = field(default_factory=list)
-    """Set, in order, as the server acknowledges the subscriptions."""
+    subscribing: list[Callable[[], None]] = field(default_factory=list)
+    """Called, in order, as the server acknowledges the subscriptions."""
+    connected: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
+    """Wakes its tasks when the server has a connection again."""
     tools: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """The tools of the last listing, without annotations that prove nothing."""
 
@@ -76,6 +80,13 @@ class Upstream:
         if self.server.session is None or (status is ServerStatus.LOST and is_process):
             await self.server.connect()
         return self.server.live_session()
+
+    @property
+    def identity(self) -> str:
+        """A digest of the server's URL or command; empty for a server object in this process."""
+        if self.server.config is None:
+            return ""
+        return hashlib.sha256(json.dumps(server_identity(self.server.config)).encode()).hexdigest()
 
     @property
     def revision(self) -> Revision | None:

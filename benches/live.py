@@ -18,7 +18,6 @@ import tempfile
 import time
 from array import array
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -33,9 +32,7 @@ from benches.music import encoded_music
 from benches.soak import Held, held
 from playhead.content.coded_frames import mpeg_frame
 from playhead.playback import AudioFrame, ClearFrames, FramesSink, ItemTitle, Player
-from playhead.stream.options import StreamOptions
-from playhead.stream.reader import RangeStream
-from tests.live_kit import MemoryWeb, ffmpeg
+from tests.live_kit import LiveMedia, MemoryWeb, ffmpeg
 
 CAPTURE = (
     (3.726, 11.075, 105_094),
@@ -56,35 +53,6 @@ INTERVAL = 16_000
 GRAIN_SECONDS = 0.0005
 PATIENT_SECONDS = 10.0
 """Real time that the decoder has for audio whose bytes have arrived, on a busy machine too."""
-
-
-@dataclass(slots=True, kw_only=True)
-class LiveMedia:
-    """A live stream of a `MemoryWeb`, for a player."""
-
-    web: MemoryWeb
-    path: str
-    title: str = "live"
-    mime_type: str | None = None
-    size_bytes: int | None = None
-    stream: RangeStream | None = None
-
-    @property
-    def uri(self) -> str | None:
-        return None
-
-    def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[RangeStream]:
-        return self._open()
-
-    def _open(self) -> AbstractAsyncContextManager[RangeStream]:
-        from contextlib import asynccontextmanager
-
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[RangeStream]:
-            async with self.web.opened(self.path) as self.stream:
-                yield self.stream
-
-        return opened()
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ class Fast:
     def specs(self) -> tuple[ToolSpec, ...]:
         return (ToolSpec(name="fast__add", description="", parameters={"type": "object"}),)
 
-    async def call(self, tool_call: ToolCall, *, on_progress: Any) -> CallOutcome:
+    async def call(self, tool_call: ToolCall, *, on_progress: Any, on_media: Any) -> CallOutcome:
         await trio.lowlevel.checkpoint()
         return CallOutcome(result=ToolResult(call_id=tool_call.id, name=tool_call.name, text="ok"))
 
@@ -69,12 +69,13 @@ async def bare(runner: ToolRunner, calls: int) -> None:
     slots = trio.Semaphore(PARALLEL)
     results: dict[str, ToolResult] = {}
 
-    async def ignored(progress: float, total: float | None, message: str | None) -> None:
+    async def ignored(*_: object) -> None:
         pass
 
     async def run(tool_call: ToolCall) -> None:
         async with slots:
-            results[tool_call.id] = (await runner.call(tool_call, on_progress=ignored)).result
+            outcome = await runner.call(tool_call, on_progress=ignored, on_media=ignored)
+            results[tool_call.id] = outcome.result
 
     request = ModelRequest(messages=(GO,), tools=runner.specs())
     async with trio.open_nursery() as nursery, scripted.stream(request) as pieces:

@@ -202,6 +202,24 @@ class MemoryWeb:
             return await trio.to_thread.run_sync(decode_all, stream)
 
 
+@dataclass(slots=True, kw_only=True)
+class LiveMedia:
+    """A live stream of a `MemoryWeb`, for a player."""
+
+    web: MemoryWeb
+    path: str
+    title: str = "live"
+    mime_type: str | None = None
+    size_bytes: int | None = None
+    uri: str | None = None
+    stream: RangeStream | None = None
+
+    @asynccontextmanager
+    async def open(self, options: StreamOptions | None = None) -> AsyncIterator[RangeStream]:
+        async with self.web.opened(self.path, options=options or DEFAULT_OPTIONS) as self.stream:
+            yield self.stream
+
+
 def _response(status: int, body: bytes, **headers: str) -> httpx2.Response:
     async def chunks() -> AsyncIterator[bytes]:
         for at in range(0, len(body), 1500):

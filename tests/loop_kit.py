@@ -60,7 +60,7 @@ class Tools:
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
         return tuple(ToolSpec(name=name, description="", parameters=schema) for name in self.functions)
 
-    async def call(self, call: ToolCall, *, on_progress: Any) -> CallOutcome:
+    async def call(self, call: ToolCall, *, on_progress: Any, on_media: Any) -> CallOutcome:
         self.running += 1
         self.most_at_once = max(self.most_at_once, self.running)
         try:

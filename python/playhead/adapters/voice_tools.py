@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,6 +18,7 @@ import trio
 from playhead.errors import ConnectError, PlayheadError
 from playhead.playback.player_tools import PLAYER_TOOLS
 from playhead.playback.state import Status
+from playhead.stream.source import Playable
 
 if TYPE_CHECKING:
     from playhead.client.hub import Hub
@@ -87,7 +88,7 @@ class VoiceTools:
         return tuple(tools.values())
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> VoiceAnswer:
-        """Call a tool. The media of its result replaces what plays.
+        """Call a tool. The media of its result replaces what plays, as soon as the call's progress names it.
 
         Failures are answers with `is_error`. If cancelled, it cancels the call at the server, and nothing of
         the result plays.
@@ -95,11 +96,18 @@ class VoiceTools:
         is_server_tool = any(tool.model_name == name for tool in self._hub.tools)
         if name in PLAYER_TOOLS and not is_server_tool:
             return await self._call_player_tool(name, arguments)
+        play = self._player.play
+
+        async def begin(media: Playable | Iterable[Playable]) -> None:
+            nonlocal play
+            async with self._turn:
+                await play(media)
+            play = self._player.enqueue
+
         try:
-            result = await self._hub.call_tool(name, arguments)
-            if result.media:
-                async with self._turn:
-                    await self._player.play(result.media)
+            result = await self._hub.call_tool(name, arguments, on_media=begin)
+            if result.late_media:
+                await begin(result.late_media)
         except PlayheadError as error:
             return VoiceAnswer(text=str(error), is_error=True, needs_reply=True)
         return VoiceAnswer(

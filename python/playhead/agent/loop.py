@@ -60,6 +60,7 @@ from playhead.agent.tool_calls import RunningCall, ToolCallRun
 from playhead.agent.tool_runner import CallOutcome, Prompting
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import ModelError
+from playhead.stream.source import Playable
 
 
 class ModelStep:
@@ -301,13 +302,17 @@ class ToolLoop:
         return replace(request, system=_joined_paragraphs(request.system, added)) if added else request
 
     async def _call_runner(self, context: Context, call: ToolCall) -> CallOutcome:
+        tool = ToolRef(id=call.id, name=call.name, arguments=call.arguments, status="invoking")
+
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            tool = ToolRef(id=call.id, name=call.name, arguments=call.arguments, status="invoking")
             await context.emit(
                 ToolProgress(round=context.round, tool=tool, progress=progress, total=total, message=message)
             )
 
-        return await self._api.tools.call(call, on_progress=on_progress)
+        async def on_media(media: Playable) -> None:
+            await self._audio.play(context, tool, (media,))
+
+        return await self._api.tools.call(call, on_progress=on_progress, on_media=on_media)
 
     async def _list_from_runner(self, _context: Context, _: None) -> tuple[ToolSpec, ...]:
         return self._api.tools.specs()

@@ -56,7 +56,7 @@ class PlayerTools:
             hints=ToolHints(read_only=call.name == "what_is_playing", destructive=False, open_world=False),
         )
 
-    async def call(self, call: ToolCall, *, on_progress: object) -> CallOutcome:
+    async def call(self, call: ToolCall, *, on_progress: object, on_media: object) -> CallOutcome:
         """See `ToolRunner.call`."""
         tool = PLAYER_TOOLS.get(call.name)
         if tool is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playhead.client.call_results.processing import ProcessedResult
     from playhead.client.hub import Hub
     from playhead.client.hub.catalog import HubTool
-    from playhead.client.session.requests import OnProgress
+    from playhead.client.session.requests import OnMedia, OnProgress
     from playhead.results.responses import StructuredResponse
 
 NEAR_NAMES = 3
@@ -65,8 +65,10 @@ class ToolRunner(Protocol):
         """Return the tools to offer now. The loop calls this before every model call, so it must be fast."""
         ...
 
-    async def call(self, call: ToolCall, *, on_progress: OnProgress) -> CallOutcome:
+    async def call(self, call: ToolCall, *, on_progress: OnProgress, on_media: OnMedia) -> CallOutcome:
         """Run a call of an offered tool, whose `arguments` are an object.
+
+        `on_media` plays audio while the call goes on; the outcome's `media` are without it.
 
         Returns the tool's answer, including an error. Raises without an answer; the loop turns the
         exception into the call's result (`DeadlineError`: timeout; `UnknownToolError`: unknown; any other
@@ -125,11 +127,13 @@ class HubRunner:
         tool = self._tool(call.name)
         return None if tool is None else request_for(tool, call.arguments or {})
 
-    async def call(self, call: ToolCall, *, on_progress: OnProgress) -> CallOutcome:
+    async def call(self, call: ToolCall, *, on_progress: OnProgress, on_media: OnMedia) -> CallOutcome:
         tool = self._tool(call.name)
         if tool is None:
             raise UnknownToolError(f"the tool {call.name!r} is no longer available", name=call.name)
-        processed = await self._hub.call_tool(tool, call.arguments, on_progress=on_progress)
+        processed = await self._hub.call_tool(
+            tool, call.arguments, on_progress=on_progress, on_media=on_media
+        )
         return CallOutcome(
             result=ToolResult(
                 call_id=call.id,
@@ -139,7 +143,7 @@ class HubRunner:
                 status="error" if processed.is_error else "done",
             ),
             turn=processed.turn,
-            media=processed.media,
+            media=processed.late_media,
             pictures=tuple(
                 ResultImage(mime_type=part.mime_type, size_bytes=part.size_bytes)
                 for part in processed.result.plan.parts()
@@ -201,11 +205,11 @@ class JoinedRunner:
             return None
         return approval_request(*self._by_name[call.name], call)
 
-    async def call(self, call: ToolCall, *, on_progress: OnProgress) -> CallOutcome:
+    async def call(self, call: ToolCall, *, on_progress: OnProgress, on_media: OnMedia) -> CallOutcome:
         runner = self._runner_of(call.name)
         if runner is None:
             raise UnknownToolError(f"the tool {call.name!r} is no longer available", name=call.name)
-        return await runner.call(call, on_progress=on_progress)
+        return await runner.call(call, on_progress=on_progress, on_media=on_media)
 
     def _runner_of(self, name: str) -> ToolRunner | None:
         return self._by_name[name][0] if name in self._by_name else None

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, assert_never
 
 import trio
 
@@ -20,13 +20,18 @@ from playhead.cli.player_keys import player_keys
 from playhead.cli.runner import Report, message_of
 from playhead.cli.terminal import Terminal, escape_line, first_line, human_bytes
 from playhead.cli.views import PlayerView
+from playhead.concurrency import unwrap_exception_group
 from playhead.errors import PlaybackError, SeekError, UsageError
 from playhead.stream.source import Playable, PlayableWrapper, Reader
 
 if TYPE_CHECKING:
+    from playhead.client.session.requests import OnMedia
     from playhead.playback import Player, PlayerEvent, PlayerState, Sink
     from playhead.playback.pcm_buffer import Latency
     from playhead.stream.options import StreamEvent, StreamOptions, StreamStatistics
+
+
+T = TypeVar("T")
 
 
 class WatchedMedia(PlayableWrapper):
@@ -98,6 +103,44 @@ class Heard:
         return report
 
 
+More: TypeAlias = "Callable[[], Awaitable[Sequence[Playable]]]"
+"""Waits for the media that follow the first ones."""
+
+
+async def during_call(
+    call: Callable[[OnMedia], Awaitable[Sequence[Playable]]],
+    play: Callable[[Sequence[Playable], More], Awaitable[T]],
+) -> T:
+    """Play the media of `call`, while it goes on if its progress names them. Its result is the rest.
+
+    Returns what `play` returns, which gets no media if there are none.
+    """
+    media: list[Playable] = []
+    begun, over = trio.Event(), trio.Event()
+
+    async def on_media(early: Playable) -> None:
+        media.append(early)
+        begun.set()
+
+    async def run() -> None:
+        media.extend(await call(on_media))
+        begun.set()
+        over.set()
+
+    with unwrap_exception_group():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await begun.wait()
+            first = [*media]
+
+            async def more() -> Sequence[Playable]:
+                await over.wait()
+                return media[len(first) :]
+
+            return await play(first, more)
+    raise AssertionError("unreachable")
+
+
 async def listen(
     media: Sequence[Playable],
     sink: Sink,
@@ -106,7 +149,7 @@ async def listen(
     *,
     options: StreamOptions | None = None,
     settings: Listening = Listening(),
-    more: Callable[[], Awaitable[Sequence[Playable]]] | None = None,
+    more: More | None = None,
 ) -> None:
     """Play `media` one after another into `sink`, then the media that `more` returns, and fill `heard`.
 

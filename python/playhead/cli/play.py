@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import trio
 import typer
 
 from playhead.cli import parameters as p
-from playhead.cli.listening import Heard, Listening, listen, waiting_lines
+from playhead.cli.listening import Heard, Listening, More, during_call, listen, waiting_lines
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
 from playhead.cli.sinks import SinkName, check_sink, make_sink
 from playhead.cli.sources import Sources, are_media
 from playhead.cli.streams import PLAYBACK, StreamFlags, with_stream_flags
 from playhead.cli.targets import connected, find_media, limits_for, options_for
 from playhead.cli.terminal import Terminal, clock, seconds_of
-from playhead.concurrency import unwrap_exception_group
 from playhead.content.playlists import WEB_URL
 from playhead.errors import ConnectError, UsageError
 from playhead.redaction import redacted_url
@@ -95,7 +95,7 @@ def play(
         terminal: Terminal,
         report: Report,
         options: StreamOptions,
-        more: Callable[[], Awaitable[Sequence[Playable]]] | None = None,
+        more: More | None = None,
     ) -> int:
         speaker = make_sink(sink, real_time=real_time, stdout_has=stdout_has, device=device)
         media = random.sample(media, len(media)) if shuffled else media
@@ -166,25 +166,20 @@ def play(
                 return await show_playable(session, server, terminal, report)
             waiting = waiting_lines(terminal, session.server_name)
             options = options_for(session, given, profile="play", on_event=waiting)
-            calling = _CallMedia()
+            find = partial(
+                find_media,
+                session,
+                what,
+                tool_arguments,
+                terminal,
+                playable=True,
+                timeout=flags.timeout,
+            )
 
-            async def find() -> None:
-                media = await find_media(
-                    session,
-                    what,
-                    tool_arguments,
-                    terminal,
-                    playable=True,
-                    timeout=flags.timeout,
-                    on_media=calling.add_from_progress,
-                )
-                calling.set_result(media)
+            async def play_found(media: Sequence[Playable], more: More) -> int:
+                return await play_all(media, terminal, report, options, more)
 
-            with unwrap_exception_group():
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(find)
-                    media = await calling.first()
-                    return await play_all(media, terminal, report, options, calling.rest)
+            return await during_call(find, play_found)
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.config.servers import server_names
@@ -206,39 +201,6 @@ def play(
             report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
 
     run_command(command, json_output=flags.json_output, deadline=flags.deadline)
-
-
-class _CallMedia:
-    """The media of a call, which arrive in its progress reports and in its result."""
-
-    def __init__(self) -> None:
-        self._progress_media: list[Playable] = []
-        self._result_media: Sequence[Playable] = ()
-        self._n_first = 0
-        self._has_media, self._has_returned = trio.Event(), trio.Event()
-
-    def add_from_progress(self, media: Playable) -> None:
-        self._progress_media.append(media)
-        self._has_media.set()
-
-    def set_result(self, media: Sequence[Playable]) -> None:
-        self._result_media = media
-        self._has_media.set()
-        self._has_returned.set()
-
-    async def first(self) -> Sequence[Playable]:
-        """Wait for the first media: those of the progress reports so far or, without any, of the result."""
-        await self._has_media.wait()
-        first = [*self._progress_media] or self._result_media
-        self._n_first = len(first)
-        return first
-
-    async def rest(self) -> Sequence[Playable]:
-        """Wait for the result, and return the media that `first` did not. Media with one URI are one item."""
-        await self._has_returned.wait()
-        uris = {each.uri for each in self._progress_media}
-        new = [each for each in self._result_media if each.uri not in uris]
-        return [*self._progress_media, *new][self._n_first :]
 
 
 def _refuse_server_options(flags: StreamFlags) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from playhead.cache import PageCache
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
     from playhead.client.oauth import ShowUrl
+    from playhead.client.session.requests import OnMedia
     from playhead.config.servers import ServerConfig
     from playhead.config.trust import Trust
     from playhead.content import Block
@@ -235,7 +236,7 @@ async def call_tool(
     *,
     timeout: float | None,  # noqa: ASYNC109 - as in Session.call_tool
     policy: Policy | None = None,
-    on_media: Callable[[ResourceMedia], None] | None = None,
+    on_media: OnMedia | None = None,
 ) -> CallResult:
     """Call a tool, and show its progress at the terminal.
 
@@ -282,12 +283,13 @@ async def find_media(
     what: str,
     given: GivenArguments,
     terminal: Terminal,
+    on_media: OnMedia | None = None,
     *,
     playable: bool,
     timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
-    on_media: Callable[[ResourceMedia], None] | None = None,
 ) -> Sequence[ResourceMedia | BytesMedia]:
-    """Return the media of `what`, the WHAT of `playhead play` and `playhead read`; at least one.
+    """Return the media of `what`, the WHAT of `playhead play` and `playhead read`; at least one, unless
+    `on_media` got everything.
 
     These are the resource at a URI, the links and blobs of a tool's result, or the chunks of a queue tool.
     `on_media` is as in `Session.call_tool`. Raises `ToolFailedError` if the tool returned isError,
@@ -322,7 +324,7 @@ async def find_media(
             f"expected {wanted} in the answer of tool {what!r}, got {got}; `playhead call --candidates` shows"
             " the answer, and what was tried of it"
         )
-    return media
+    return [each for each in media if each.uri not in result.early_uris]
 
 
 def refusal(candidate: Candidate) -> str:

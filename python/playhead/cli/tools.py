@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from playhead.cli import parameters as p
-from playhead.cli.listening import Heard, listen, waiting_lines
+from playhead.cli.listening import Heard, More, during_call, listen, waiting_lines
 from playhead.cli.runner import EXIT_DONE, EXIT_NO_CONNECTION, Report, run_command
 from playhead.cli.sinks import SinkName, check_sink, make_sink
 from playhead.cli.targets import (
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
     from mcp_types import Tool
 
     from playhead.client import CallResult
+    from playhead.client.call_results.processing import ProcessedResult
     from playhead.client.hub.server import ServerState
+    from playhead.client.session.requests import OnMedia
     from playhead.config.servers import ServerConfig
     from playhead.config.tools import Resolution
     from playhead.config.trust import Trust
+    from playhead.stream.source import Playable
 
 
 def tools(
@@ -195,7 +199,7 @@ def call(
             saved_report,
             turn_report,
         )
-        from playhead.client.call_results.processing import process
+        from playhead.client.call_results.processing import Saving, process
         from playhead.config.outputs import OutputStore, default_output_folder
 
         target = await find_server(
@@ -216,33 +220,51 @@ def call(
             tool_arguments = await arguments_for(
                 session, tool, typed, force=force, advice="; --force sends it anyway"
             )
-            result = await call_tool(session, tool, tool_arguments, terminal, timeout=timeout, policy=policy)
-            report |= result_report(tool, result)
-            outputs = OutputStore(default_output_folder())
-            processed = await process(
-                tool, tool_arguments, result, resolution=resolution, outputs=outputs, limits=DEFAULT_LIMITS
-            )
-            report["text_for_model"] = processed.text_for_model
-            report["turn"] = turn_report(processed.turn)
-            showing = Showing(tool=tool, terminal=terminal, folder=folder, verbose=verbose)
-            report["images"] = showing.images
-            handled = processed.handler_response
-            message = None if handled is None else handled.message
-            await showing.show(result, turn=processed.turn, message=message)
-            if candidates:
-                terminal.show_rows(candidate_rows(result))
-            played = bool(result.media) and not quiet and (sink is not None or not json_output)
+            saving = Saving(OutputStore(default_output_folder()), resolution, tool_arguments)
+            plays = not quiet and (sink is not None or not json_output)
+            processed: ProcessedResult | None = None
+
+            async def call_and_show(on_media: OnMedia) -> Sequence[Playable]:
+                nonlocal processed
+                result = await call_tool(
+                    session,
+                    tool,
+                    tool_arguments,
+                    terminal,
+                    timeout=timeout,
+                    policy=policy,
+                    on_media=(lambda media: on_media(saving.teed(media))) if plays else None,
+                )
+                report.update(result_report(tool, result))
+                processed = await process(tool, result, saving=saving, limits=DEFAULT_LIMITS)
+                report["text_for_model"] = processed.text_for_model
+                report["turn"] = turn_report(processed.turn)
+                showing = Showing(tool=tool, terminal=terminal, folder=folder, verbose=verbose)
+                report["images"] = showing.images
+                handled = processed.handler_response
+                message = None if handled is None else handled.message
+                await showing.show(result, turn=processed.turn, message=message)
+                if candidates:
+                    terminal.show_rows(candidate_rows(result))
+                return processed.late_media if plays else ()
+
+            async def play(media: Sequence[Playable], more: More) -> None:
+                if not media:
+                    return
+                waiting = waiting_lines(terminal, session.server_name)
+                options = options_for(session, given, profile="play", on_event=waiting)
+                speaker = make_sink(sink, real_time=False)
+                heard = Heard.of(media)
+                report["player"] = {"items": heard.items, "files": heard.files}
+                await listen(media, speaker, terminal, heard, options=options, more=more)
+
             try:
-                if played:
-                    waiting = waiting_lines(terminal, session.server_name)
-                    options = options_for(session, given, profile="play", on_event=waiting)
-                    speaker = make_sink(sink, real_time=False)
-                    heard = Heard.of(processed.media)
-                    report["player"] = {"items": heard.items, "files": heard.files}
-                    await listen(processed.media, speaker, terminal, heard, options=options)
+                await during_call(call_and_show, play)
             finally:
-                report["saved"] = await saved_report(processed, terminal, played=played)
-        raise_errors(tool, result)
+                if processed is not None:
+                    report["saved"] = await saved_report(processed, terminal, played=plays)
+        assert processed is not None
+        raise_errors(tool, processed.result)
         for error in (processed.handler_error, processed.saving_error):
             if error is not None:
                 raise error

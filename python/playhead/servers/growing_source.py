@@ -44,12 +44,6 @@ Growing = AsyncIterator[bytes] | Callable[..., AsyncIterator[bytes]]
 """An iterator of bytes, or a callable that returns one for the variables of a URI template."""
 
 
-@dataclass(slots=True, eq=False)
-class _Subscriber:
-    notify: Callable[[], Any]
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class GrowingItem:
     """The bytes of one iterator."""
@@ -64,7 +58,8 @@ class GrowingItem:
     _data: bytearray = field(default_factory=bytearray)
     _grown: anyio.Event = field(default_factory=anyio.Event)
     """Set and replaced at each growth, and at the end."""
-    _subscribers: dict[object, _Subscriber] = field(default_factory=dict)
+    _subscribers: dict[object, tuple[Callable[[], Any], anyio.CancelScope]] = field(default_factory=dict)
+    """By their keys: what notifies each, and the scope of its task."""
     _tasks: anyio.abc.TaskGroup | None = None
     """The tasks that notify subscribers; None unless the item grows."""
 
@@ -148,25 +143,25 @@ class GrowingItem:
             return
         if len(self._subscribers) >= MOST_SUBSCRIBERS:
             raise MCPError(types.INTERNAL_ERROR, f"expected at most {MOST_SUBSCRIBERS} subscriptions")
-        self._subscribers[key] = _Subscriber(notify)
+        self._subscribers[key] = notify, anyio.CancelScope()
         if self._tasks is not None:
             self._tasks.start_soon(self._notify, key)
 
     def unsubscribe(self, key: object) -> None:
         """End the subscription `key`, if there is one."""
-        if (subscriber := self._subscribers.get(key)) is not None:
-            subscriber.scope.cancel()
+        if key in self._subscribers:
+            self._subscribers[key][1].cancel()
 
     async def _notify(self, key: object) -> None:
-        subscriber = self._subscribers[key]
+        notify, scope = self._subscribers[key]
         try:
-            with subscriber.scope:
+            with scope:
                 seen_bytes = -1
                 while True:
                     if seen_bytes == self.size_bytes and not self.is_over:
                         await self._grown.wait()
                     seen_bytes, is_last = self.size_bytes, self.is_over
-                    await subscriber.notify()
+                    await notify()
                     if is_last:
                         return
                     await anyio.sleep(NOTIFY_SECONDS)
@@ -177,33 +172,30 @@ class GrowingItem:
 
 
 class GrowingItems:
-    """The growing items of one server, by their keys."""
+    """The growing items of one server."""
 
     def __init__(self) -> None:
-        self._items: dict[object, GrowingItem] = {}
+        self.by_uri: dict[str, GrowingItem] = {}
         """The oldest first."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def get(self, key: object) -> GrowingItem | None:
-        return self._items.get(key)
-
     def make_room(self) -> None:
         """Drop the oldest item that has ended if there are `MOST_ITEMS`. Raises `MCPError` if all grow."""
-        if len(self._items) < MOST_ITEMS:
+        if len(self.by_uri) < MOST_ITEMS:
             return
-        ended = next((key for key, item in self._items.items() if item.is_over), None)
+        ended = next((uri for uri, item in self.by_uri.items() if item.is_over), None)
         if ended is None:
             raise MCPError(
                 types.INTERNAL_ERROR, f"{MOST_ITEMS} items are being made at once; wait until one ends"
             )
-        del self._items[ended]
+        del self.by_uri[ended]
 
-    def start(self, key: object, item: GrowingItem, *, on_dropped: Callable[[], None] = lambda: None) -> None:
+    def start(self, uri: str, item: GrowingItem, *, on_dropped: Callable[[], None]) -> None:
         """Run `item` in a task that lives as long as the program's loop: no request, and no reader, owns it.
 
         `on_dropped` is called when it can no longer be read.
         """
-        run = partial(self._run, key, item, on_dropped)
+        run = partial(self._run, uri, item, on_dropped)
         if (trio := sys.modules.get("trio")) is not None and trio.lowlevel.in_trio_run():
             trio.lowlevel.spawn_system_task(run)
         else:
@@ -211,13 +203,13 @@ class GrowingItems:
             task = loop.create_task(run())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        self._items[key] = item
+        self.by_uri[uri] = item
 
-    async def _run(self, key: object, item: GrowingItem, on_dropped: Callable[[], None]) -> None:
+    async def _run(self, uri: str, item: GrowingItem, on_dropped: Callable[[], None]) -> None:
         await item.run()
         await anyio.sleep(ENDED_SECONDS)
-        if self._items.get(key) is item:
-            del self._items[key]
+        if self.by_uri.get(uri) is item:
+            del self.by_uri[uri]
         on_dropped()
 
 
@@ -255,11 +247,11 @@ class GrowingSource:
     def item(self, values: Mapping[str, str]) -> GrowingItem:
         """Return the item of `values`, which is started if there is none.
 
-        Raises `MCPError` as `GrowingItems.make_room`, and for an iterator whose item is no longer kept, and
-        what the callable raises.
+        Raises `MCPError` as `GrowingItems.make_room`, and for an iterator whose item was dropped after its
+        end, and what the callable raises.
         """
         uri = self.expand(**values)
-        if (item := self._items.get(uri)) is not None:
+        if (item := self._items.by_uri.get(uri)) is not None:
             return item
         self._items.make_room()
         growing, on_dropped = self._growing, lambda: None
@@ -267,7 +259,9 @@ class GrowingSource:
             iterator = growing(**values)
         elif self._is_started:
             raise MCPError(
-                types.INVALID_PARAMS, "the resource has ended, and is no longer kept", {"uri": uri}
+                types.INVALID_PARAMS,
+                "this server dropped the resource after its end; request a new one",
+                {"uri": uri},
             )
         else:
             iterator, on_dropped = growing, self.on_dropped

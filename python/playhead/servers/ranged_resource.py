@@ -417,7 +417,8 @@ class _Registration:
             entry = self._server.get_request_handler("subscriptions/listen")
             self._bus = InMemorySubscriptionBus() if entry is None else getattr(entry.handler, "_bus", None)
             if self._bus is None:
-                self._bus = InMemorySubscriptionBus()  # the author has another handler, so clients must poll
+                # The author has another handler, so clients must poll. The SDK (2.3) makes no bus public.
+                self._bus = InMemorySubscriptionBus()
             if entry is None:
                 listen, params = ListenHandler(self._bus), types.SubscriptionsListenRequestParams
                 self._server.add_request_handler("subscriptions/listen", params, listen)
@@ -437,7 +438,7 @@ class _Registration:
         for each in self._resources:
             matched = each.match(uri)
             if matched is not None and isinstance(each._source, GrowingSource):
-                return self._growing_items.get(each.expand(**each.known(matched, {})))
+                return self._growing_items.by_uri.get(each.expand(**each.known(matched, {})))
         return None
 
     async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> HandlerResult:

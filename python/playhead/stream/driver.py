@@ -535,6 +535,8 @@ class Driver:
 
     async def _probe(self, start: int, end: int) -> Answer:
         """Have the planner send one read for `Sequential`, and return its answer."""
+        # A seek may have cancelled the caller: a queue's answer to its read would be lost.
+        await trio.lowlevel.checkpoint_if_cancelled()
         send, receive = trio.open_memory_channel[Answer | PlayheadError](math.inf)
         self._handler.on_probe = send.send_nowait
         self._planner.probe(start, end)
@@ -631,7 +633,7 @@ class Driver:
         # Offsets of a live stream only order its bytes: go on where no answer on its way can be.
         offset = (self.pipe.tail // JUMP_BYTES + 1) * JUMP_BYTES
         self._move(offset)
-        live.moved(offset)
+        live.sought(offset)
         return times
 
     def _move(self, offset: int) -> None:

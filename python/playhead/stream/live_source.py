@@ -37,10 +37,18 @@ class LinkRate:
 class LiveSource:
     """The parts and titles of one stream. The form writes them before the bytes that they are about."""
 
-    def __init__(self, *, has_own_patience: bool = False, seek: TimeSeek | None) -> None:
+    def __init__(
+        self,
+        *,
+        has_own_patience: bool = False,
+        seek: TimeSeek | None,
+        reconnect: Callable[[], None] = lambda: None,
+    ) -> None:
         """`has_own_patience`: the form decides when it gives up, not the stream. `seek` may raise
-        `SeekError`; None if the server keeps no audio, and another connection leads to the newest."""
+        `SeekError`; None if the server keeps no audio: `reconnect` has the next read connect again, which
+        leads to the newest audio."""
         self.has_own_patience = has_own_patience
+        self._reconnect = reconnect
         self._seek = seek
         self.requests = self.reconnects = 0
         """The requests of the form, and of them a radio's connections after its first."""
@@ -68,9 +76,8 @@ class LiveSource:
             self._starts.append(offset)
 
     def set_title(self, offset: int, title: str) -> None:
-        """The audio from `offset` on has another title. A repeated one is not reported."""
-        if title and title != self._title:
-            self._title = title
+        """The audio from `offset` on has this title. A repeated one is not reported."""
+        if title and (not self._titles or title != self._titles[-1][1]):
             self._titles.append((offset, title))
 
     def check_seek(self, seconds: float) -> None:
@@ -85,10 +92,18 @@ class LiveSource:
     def seek(self, seconds: float) -> tuple[float, float] | None:
         """See `Reader.seek_time`. The read that is under way is cancelled afterwards."""
         self.check_seek(seconds)
-        return None if self._seek is None else self._seek(seconds)
+        if self._seek is not None:
+            return self._seek(seconds)
+        self._reconnect()
+        return None
+
+    def sought(self, offset: int) -> None:
+        """Forget what lies before `offset`, where a seek goes on. No thread may read meanwhile."""
+        self._titles.clear()
+        self.moved(offset)
 
     def moved(self, offset: int) -> None:
-        """Forget what lies before `offset`, where a seek goes on. No thread may read meanwhile."""
+        """Forget the parts before `offset`, up to which a task has read. No thread may read meanwhile."""
         self._starts.clear()
         self._rest, self.position = b"", offset
         self._begin = offset
@@ -129,7 +144,10 @@ class LiveSource:
         """Return the titles that the position has passed since the last call."""
         passed: list[str] = []
         while self._titles and self._titles[0][0] <= self.position:
-            passed.append(self._titles.popleft()[1])
+            _, title = self._titles.popleft()
+            if title != self._title:
+                self._title = title
+                passed.append(title)
         return passed
 
     def _ends_here(self) -> bool:

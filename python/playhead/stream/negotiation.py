@@ -24,6 +24,7 @@ from playhead.errors import (
     ServerError,
     TextContentError,
     ToolFailedError,
+    TransportError,
 )
 from playhead.escaping import shortened
 from playhead.retry import was_not_begun
@@ -61,6 +62,11 @@ class GrowthListener(Protocol):
         ...
 
 
+class FormChangedError(TransportError):
+    """A read before the first byte found that the resource needs another form, which `RangeForm.late`
+    finds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeForm:
     """A form of requests for ranges, such as a URI template; see `strategies`."""
@@ -85,6 +91,8 @@ class RangeForm:
     """Subscribes to the growth of the resource, until cancelled; None if the server does not notify."""
     start_soon: Callable[..., None] | None = None
     """Starts the task of each read, if a read may outlive the stream because another stream waits for it."""
+    late: LateForm | None = None
+    """Finds the form anew after `FormChangedError`."""
     waits_for_others: Callable[[], bool] = lambda: False
     """True while reads may be queued behind another process's reads, so that the measured rate does not
     predict their answers."""
@@ -117,6 +125,7 @@ def is_refusal(error: PlayheadError) -> bool:
         HttpStatusError,
         ToolFailedError,
         ProtocolError,
+        FormChangedError,
     )
     return isinstance(error, refusals) and not was_not_begun(error)
 
@@ -191,6 +200,9 @@ class FormNegotiation:
         it says that the resource does not exist. Raises `ContradictionError` if a form claimed the end
         although bytes past offset 0 were served.
         """
+        if isinstance(refusal.error, FormChangedError) and (late := self.form.late) is not None:
+            self.forms[self._index] = late
+            return None
         self._refusals.append((self.name, refusal))
         self._index += 1
         if self._index < len(self.forms):

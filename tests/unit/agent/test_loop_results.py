@@ -159,7 +159,7 @@ async def test_a_runner_that_mixes_up_ids_does_not_mix_up_the_history() -> None:
 
 async def test_progress_is_told_and_pictures_are_named() -> None:
     class Reporting(Tools):
-        async def call(self, call: ToolCall, *, on_progress: Any) -> CallOutcome:
+        async def call(self, call: ToolCall, *, on_progress: Any, on_media: Any) -> CallOutcome:
             await on_progress(1.0, 2.0, "half")
             result = ToolResult(call_id=call.id, name=call.name, text="[image]")
             return CallOutcome(result=result, pictures=(ResultImage(mime_type="image/png", size_bytes=3),))
@@ -175,7 +175,7 @@ async def test_progress_is_told_and_pictures_are_named() -> None:
 
 async def test_a_callback_that_raises_on_progress_ends_the_turn_and_is_no_call_failure() -> None:
     class Reporting(Tools):
-        async def call(self, call: ToolCall, *, on_progress: Any) -> CallOutcome:
+        async def call(self, call: ToolCall, *, on_progress: Any, on_media: Any) -> CallOutcome:
             await on_progress(1.0, None, None)
             raise AssertionError("unreachable")
 
@@ -232,10 +232,10 @@ async def test_what_the_callback_raises_on_progress_ends_the_turn_whatever_the_r
     how: str,
 ) -> None:
     class Reporting(Tools):
-        async def call(self, call: ToolCall, *, on_progress: Any) -> CallOutcome:
+        async def call(self, call: ToolCall, *, on_progress: Any, on_media: Any) -> CallOutcome:
             with suppress(ZeroDivisionError):
                 await on_progress(1.0, None, None)
-            return await super().call(call, on_progress=on_progress)
+            return await super().call(call, on_progress=on_progress, on_media=on_media)
 
     def on_event(event: Event) -> None:
         if isinstance(event, ToolProgress):

@@ -57,7 +57,7 @@ async def playing(*pieces: str | Playable) -> AsyncIterator[Player]:
 
 
 async def use(player: Player, name: str, **arguments: Any) -> CallOutcome:
-    return await player_tools(player).call(call(name, arguments, id="c"), on_progress=None)
+    return await player_tools(player).call(call(name, arguments, id="c"), on_progress=None, on_media=None)
 
 
 def written(mode: Mode, name: str, arguments: dict[str, Any]) -> ScriptedReply:
@@ -322,7 +322,7 @@ async def test_a_name_that_is_not_a_tool_is_unknown() -> None:
         tools = player_tools(player)
         assert tools.approval_request(call("rewind")) is None
         made = ToolCall(id="c", name="rewind", arguments={}, arguments_text="{}")
-        outcome = await tools.call(made, on_progress=None)
+        outcome = await tools.call(made, on_progress=None, on_media=None)
     assert outcome.result.status == "unknown"
 
 

@@ -65,10 +65,10 @@ async def test_a_tool_that_disappeared_is_an_unknown_tool() -> None:
     assert joined.specs() == ()
     assert joined.approval_request(call("lamp")) is None
     with pytest.raises(UnknownToolError, match="no longer available"):
-        await joined.call(call("lamp"), on_progress=_ignore)
+        await joined.call(call("lamp"), on_progress=_ignore, on_media=_ignore)
 
 
-async def _ignore(progress: float, total: float | None, message: str | None) -> None: ...
+async def _ignore(*_: object) -> None: ...
 
 
 @pytest.mark.parametrize("attempt", range(8))

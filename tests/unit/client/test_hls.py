@@ -16,6 +16,7 @@ import trio
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
+from playhead.client.live.hls import HlsReader
 from playhead.client.web import Web, origin_of
 from playhead.errors import (
     BlockedAddressError,
@@ -24,9 +25,11 @@ from playhead.errors import (
     StreamBrokenError,
     UnsupportedFormatError,
 )
+from playhead.limits import Limits
 from playhead.stream.live_source import LinkRate
 from playhead.stream.options import StreamEvent, StreamOptions, StreamSkipped, StreamTitle
-from tests.live_kit import HlsFiles, MemoryWeb, decoder_of, hls_files
+from tests.live_kit import WEB, HlsFiles, MemoryWeb, decoder_of, hls_files
+from tests.servers.answering_network import answering_client
 from tests.servers.raw_origin import RawOrigin, answer, raw_origin
 
 FORMS = ("adts", "ts", "fmp4")
@@ -305,6 +308,59 @@ async def test_a_seek_goes_to_the_sample_and_back_to_what_the_server_still_has(p
     assert same(whole, piece.pcm)
     # A new decoder lacks the overlap of one frame, and a segment's duration is rounded to a millisecond.
     assert abs(len(again) - (len(whole) - at_frames * frame_bytes)) <= 2048 * frame_bytes
+
+
+async def test_a_first_get_that_fails_is_asked_again_and_recognised_as_a_list(
+    adts: HlsFiles, autojump_clock: object
+) -> None:
+    answers = [httpx2.Response(503), httpx2.Response(200, content=adts.playlist())]
+    web = served(adts, lambda request: answers.pop(0))
+    assert await all_bytes(web) == b"".join(adts.segments)
+    assert web.paths.count(LIST) == 2
+
+
+async def test_going_live_after_a_pause_reads_the_list_again_and_begins_with_its_newest_segment(
+    adts: HlsFiles, autojump_clock: object
+) -> None:
+    first = 0
+
+    def window() -> bytes:
+        return adts.playlist(first + 4, first=first, kind="", is_ended=False)
+
+    async def next_is(number: int) -> bool:
+        wanted = adts.segments[number % len(adts.segments)]
+        data = b""
+        while len(data) < len(wanted):
+            data += b"".join(bytes(blob) for blob in (await reader(0, 1)).blobs if not isinstance(blob, str))
+        return data == wanted
+
+    web = served(adts, lambda request: httpx2.Response(200, content=window()))
+    client, limits = answering_client(web.answer), Limits()
+    reader = HlsReader(client, WEB + LIST, window(), limits=limits, patience_seconds=60, rate=LinkRate())
+    async with aclosing(reader):
+        assert await next_is(1)  # three target durations before the end
+        assert reader.live.seek(math.inf) == (2.0, 2.0)
+        assert await next_is(3)
+        assert web.paths.count(LIST) == 0  # the list was new enough
+        await trio.sleep(3600)
+        first = 3600
+        assert reader.live.seek(math.inf) == (3.0, 3.0)
+        assert await next_is(3603)
+        assert web.paths.count(LIST) == 1
+        assert reader.live.seek(2.5) == (2.0, 2.5)  # back, on the same time scale
+        assert await next_is(3602)
+        assert web.paths.count(LIST) == 1
+
+
+async def test_a_seek_at_any_moment_loses_no_byte_after_it(adts: HlsFiles) -> None:
+    web = served(adts, adts.playlist())
+    for checkpoints in range(40):
+        async with web.opened(LIST) as stream:
+            await stream.receive_some(1)
+            for _ in range(checkpoints):
+                await trio.lowlevel.checkpoint()
+            stream._driver.seek_time(2.0)
+            assert await stream.read_all() == b"".join(adts.segments[2:]), checkpoints
 
 
 async def test_a_discontinuity_with_another_encoding_gets_a_new_decoder(

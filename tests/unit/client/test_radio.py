@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -14,7 +15,7 @@ import trio
 
 from playhead.client.live import radio
 from playhead.client.web import Web, WebKind, origin_of
-from playhead.errors import PlayheadError, StreamBrokenError
+from playhead.errors import PlayheadError, SeekError, StreamBrokenError
 from playhead.stream.options import StreamEvent, StreamOptions, StreamTitle, StreamWaiting
 from playhead.stream.reader import RangeStream
 from tests.live_kit import MemoryWeb, decode_some, tagged_opus
@@ -192,6 +193,48 @@ async def test_a_silent_station_is_connected_again_and_the_listener_is_told(auto
     assert station.connections == 2
     waiting = next(event for event in events if isinstance(event, StreamWaiting))
     assert waiting.patience_seconds == float("inf")
+
+
+async def test_going_live_drops_what_waits_and_connects_once_again() -> None:
+    bodies = [frames(3000), frames(3020)[3000 * FRAME_BYTES :]]
+    stations = [Station(body, [None]) for body in bodies]
+    web = MemoryWeb({URL: lambda request: stations[len(web.requests) - 1](request)})
+    async with web.opened(URL, options=StreamOptions(capacity_bytes=65_536)) as stream:
+        assert await take(stream, 1000) == bodies[0][:1000]
+        await trio.testing.wait_all_tasks_blocked()  # the ring is full, and no read is under way
+        assert await trio.to_thread.run_sync(stream.seek_time, math.inf) is None
+        assert await take(stream, len(bodies[1])) == bodies[1]
+        assert stream.statistics().reconnects == 1
+        assert [station.open for station in stations] == [0, 1]
+        with pytest.raises(SeekError, match="got a radio"):
+            await trio.to_thread.run_sync(stream.seek_time, 1.0)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [httpx2.Response(503), httpx2.Response(500), httpcore2.ConnectError("no")],
+    ids=["503", "500", "no connection"],
+)
+async def test_a_first_get_that_fails_is_asked_again_and_recognised_as_a_radio(
+    failure: httpx2.Response | Exception, autojump_clock: object
+) -> None:
+    audio = frames(20)
+    station = Station(audio, [None], titles=["One"])
+    web, events = MemoryWeb({}), list[StreamEvent]()
+
+    def route(request: httpx2.Request) -> httpx2.Response:
+        if len(web.requests) > 1:
+            return station(request)
+        if isinstance(failure, Exception):
+            raise failure
+        return failure
+
+    web.routes[URL] = route
+    async with web.opened(URL, options=StreamOptions(on_event=events.append)) as stream:
+        assert await take(stream, len(audio)) == audio
+        assert stream.statistics().strategy == "radio"
+    assert StreamTitle(title="One") in events
+    assert len(web.requests) == 2
 
 
 async def test_live_makes_a_radio_of_an_endless_body_without_its_headers(autojump_clock: object) -> None:

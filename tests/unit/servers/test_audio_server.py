@@ -586,14 +586,19 @@ async def test_a_link_to_speech_that_was_never_asked_for_is_unknown(slow_engine:
 
 async def test_a_report_of_progress_names_the_link_while_the_call_goes_on(slow_engine: Path) -> None:
     named: list[ResourceMedia] = []
+
+    async def on_media(media: ResourceMedia) -> None:
+        named.append(media)
+
     over = trio.Event()
     async with open_audio_server(AudioServerOptions(mixer="memory")) as server, connect(server) as session:
 
         async def speak() -> None:
             arguments = {"text": "secret words", "wait": True}
-            result = await session.call_tool("speak", arguments, on_media=named.append)
+            result = await session.call_tool("speak", arguments, on_media=on_media)
             (media,) = result.media
             assert (media.uri, media.size_bytes) == (named[0].uri, 12)
+            assert result.late_media == ()
             over.set()
 
         async with trio.open_nursery() as nursery:

@@ -217,7 +217,7 @@ async def test_an_item_is_dropped_ten_minutes_after_its_end(autojump_clock: Mock
         assert [each.uri for each in (await client.list_resources()).resources] == [URI]
         await trio.sleep(2)
         assert (await client.list_resources()).resources == []
-    with pytest.raises(MCPError, match="has ended, and is no longer kept"):
+    with pytest.raises(MCPError, match="dropped the resource after its end"):
         await speech.link()
 
 

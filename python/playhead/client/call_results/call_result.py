@@ -79,6 +79,8 @@ class CallResult(Postponed):
     """The disposition of each block, in order."""
     tool: str | None = None
     """The name of the tool that was called."""
+    early_uris: frozenset[str] = frozenset()
+    """The URIs that the call's progress named before, which `on_media` got."""
     streams: Streams = field(repr=False, compare=False)
     limits: Limits = field(repr=False, compare=False)
     _model_text: ModelText | None = field(default=None, init=False, repr=False, compare=False)
@@ -116,6 +118,11 @@ class CallResult(Postponed):
     def media(self) -> tuple[ResourceMedia | BytesMedia, ...]:
         """The playable items, in order: links, audio blocks, blobs, and items of structured responses."""
         return tuple(self._playable(item) for item in self.plan.parts() if isinstance(item, PlayAudio))
+
+    @property
+    def late_media(self) -> tuple[ResourceMedia | BytesMedia, ...]:
+        """`media` without what `on_media` got while the call went on."""
+        return tuple(each for each in self.media if each.uri not in self.early_uris)
 
     @property
     def links(self) -> tuple[ResourceMedia, ...]:
@@ -274,6 +281,7 @@ async def classify_result(
     limits: Limits,
     server: str,
     tool: str | None = None,
+    early_uris: frozenset[str] = frozenset(),
 ) -> CallResult:
     """Classify the raw result; links without telling labels are sniffed first.
 
@@ -311,7 +319,14 @@ async def classify_result(
         )
         plan = replace(plan, findings=(*plan.findings, *deviations))
     result = CallResult(
-        raw=raw, blocks=blocks, is_error=is_error, plan=plan, tool=tool, streams=streams, limits=limits
+        raw=raw,
+        blocks=blocks,
+        is_error=is_error,
+        plan=plan,
+        tool=tool,
+        early_uris=early_uris,
+        streams=streams,
+        limits=limits,
     )
 
     def plain(received: dict[str, Any]) -> dict[str, Any]:

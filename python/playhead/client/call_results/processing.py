@@ -19,7 +19,7 @@ from playhead.client.call_results.call_result import CallResult
 from playhead.client.call_results.media import ResourceMedia
 from playhead.client.call_results.tee import TeeMedia
 from playhead.config.outputs import OutputStore, SavedOutput, content_of
-from playhead.config.tools import Delivery, Resolution, ToolConfig, ToolContent, ToolResponse, run_handler
+from playhead.config.tools import Delivery, Resolution, ToolContent, ToolResponse, run_handler
 from playhead.errors import ConfigError, HandlerError, PlayheadError, SavingError
 from playhead.limits import Limits
 from playhead.results.model_text import text_for_model
@@ -70,19 +70,15 @@ class ProcessedResult:
     def is_error(self) -> bool:
         return self.result.is_error
 
+    @property
+    def late_media(self) -> tuple[Playable, ...]:
+        """`media` without what `on_media` got while the call went on."""
+        return tuple(each for each in self.media if each.uri not in self.result.early_uris)
 
-async def process(
-    tool: str,
-    arguments: Mapping[str, Any] | None,
-    result: CallResult,
-    *,
-    resolution: Resolution,
-    outputs: OutputStore,
-    limits: Limits,
-) -> ProcessedResult:
+
+async def process(tool: str, result: CallResult, *, saving: Saving, limits: Limits) -> ProcessedResult:
     """See `Hub.process_tool_response`. Cancelled: files saved by then stay, each of them whole."""
-    # A stream is saved when it plays; the caller may have reused its mapping by then.
-    called_with = None if arguments is None else deepcopy(dict(arguments))
+    resolution = saving.resolution
     config = None if result.is_error else resolution.config
     response: ToolResponse | None = None
     handler_error: HandlerError | ConfigError | None = None
@@ -90,7 +86,7 @@ async def process(
         content = ToolContent(
             server=resolution.server,
             tool=tool,
-            arguments=deepcopy(called_with or {}),
+            arguments=deepcopy(saving.arguments or {}),
             blocks=result.blocks,
             raw=result.raw,
             is_error=result.is_error,
@@ -104,7 +100,6 @@ async def process(
     saving_error: PlayheadError | None = None
     media: tuple[Playable, ...] = result.media
     if config is not None and config.save_output:
-        saving = _Saving(outputs, resolution.tool_id, called_with, config)
         saved, saving_error = await trio.to_thread.run_sync(saving.save_all, result.plan, limits)
         media = tuple(saving.teed(item) if isinstance(item, ResourceMedia) else item for item in media)
 
@@ -176,19 +171,20 @@ def _with_text(plan: Plan, text: str) -> Iterator[Disposition]:
 # --- saving ------------------------------------------------------------------------------------------
 
 
-class _Saving:
+class Saving:
     """Saves the parts of one call's result. Blocks on the disk."""
 
     def __init__(
-        self,
-        outputs: OutputStore,
-        tool_id: str,
-        arguments: Mapping[str, Any] | None,
-        config: ToolConfig,
+        self, outputs: OutputStore, resolution: Resolution, arguments: Mapping[str, Any] | None
     ) -> None:
-        named = config.metadata.get("tags")
+        self.resolution = resolution
+        # A stream is saved when it plays; the caller may have reused its mapping by then.
+        self.arguments = arguments = None if arguments is None else deepcopy(dict(arguments))
+        self._teed: dict[str, TeeMedia] = {}
+        metadata = None if resolution.config is None else resolution.config.metadata or None
+        named = (metadata or {}).get("tags")
         tags = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
-        metadata = config.metadata or None
+        tool_id = resolution.tool_id
         self._save_bytes = partial(outputs.save, tool_id, arguments, tags=tags, metadata=metadata)
         self._save_base64 = partial(outputs.save_base64, tool_id, arguments, tags=tags, metadata=metadata)
         self._open_writer = partial(outputs.open_writer, tool_id, arguments, tags=tags, metadata=metadata)
@@ -223,6 +219,11 @@ class _Saving:
                     data = part.text if isinstance(part, SendText) else content.data  # without inline audio
                     yield self._save_bytes(data, mime_type=content.mime_type, title=content.title)
 
-    def teed(self, media: ResourceMedia) -> TeeMedia:
-        """`media`, saved while it plays."""
-        return TeeMedia(media, partial(self._open_writer, mime_type=media.mime_type, title=media.title))
+    def teed(self, media: Playable) -> Playable:
+        """Return `media`, saved while it plays if so configured. A URI is one item."""
+        if not self.resolution.save_output or media.uri is None:
+            return media
+        if media.uri not in self._teed:
+            writer = partial(self._open_writer, mime_type=media.mime_type, title=media.title)
+            self._teed[media.uri] = TeeMedia(media, writer)
+        return self._teed[media.uri]

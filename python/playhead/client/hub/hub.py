@@ -21,7 +21,7 @@ from typing import Any, Final
 import trio
 
 from playhead.client.call_results.call_result import CallResult
-from playhead.client.call_results.processing import ProcessedResult, process
+from playhead.client.call_results.processing import ProcessedResult, Saving, process
 from playhead.client.connector import connect
 from playhead.client.hub.catalog import Catalog, Discovery, HubTool, ToolKey, catalog_of
 from playhead.client.hub.server import (
@@ -34,7 +34,7 @@ from playhead.client.hub.server import (
 )
 from playhead.client.oauth import ShowUrl
 from playhead.client.session.elicitation import OnElicitation
-from playhead.client.session.requests import OnProgress
+from playhead.client.session.requests import OnMedia, OnProgress
 from playhead.concurrency import Broadcast, require_trio, unwrap_exception_group
 from playhead.config.outputs import OutputStore, default_output_folder
 from playhead.config.servers import ServerConfig, find_servers
@@ -51,6 +51,7 @@ from playhead.errors import ClosedError, ConfigError, PlayheadError, UsageError
 from playhead.escaping import did_you_mean
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.plan import DEFAULT_POLICY, Policy
+from playhead.stream.source import Playable
 
 Override = ToolConfig | ToolOverride
 
@@ -259,32 +260,39 @@ class Hub:
         override: Override | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
         on_progress: OnProgress | None = None,
+        on_media: OnMedia | None = None,
     ) -> ProcessedResult:
         """Call a tool on its server and process the result.
 
         `tool` is as for `resolve`; connected servers whose tools have not been listed are listed first,
         beginning with the one whose name the id starts with. `override` is the configuration of this call;
-        `timeout` and `on_progress` are as in `Session.call_tool`. Raises what `resolve` and
+        `timeout`, `on_progress` and `on_media` are as in `Session.call_tool`. Raises what `resolve` and
         `Session.call_tool` raise; errors after the answer are reported in the result.
         """
         if not isinstance(tool, HubTool):
             tool = await self._find(tool)
         server = self._server(tool.server)
         session = server.live_session()
-        resolution = self._resolution(tool, override)
+        saving = self._saving(tool, arguments, override)
+
+        async def play(media: Playable) -> None:
+            assert on_media is not None
+            await on_media(saving.teed(media))
+
         try:
             result = await session.call_tool(
                 tool.tool.name,
                 arguments,
                 timeout=timeout,
                 on_progress=on_progress,
-                policy=resolution.policy(session.policy),
+                on_media=None if on_media is None else play,
+                policy=saving.resolution.policy(session.policy),
             )
         except PlayheadError as error:
             server.note_failure(error)
             raise
         server.note_reached()
-        return await self.process_tool_response(tool, arguments, result, override=override)
+        return await process(tool.tool.name, result, saving=saving, limits=self._limits)
 
     async def process_tool_response(
         self,
@@ -299,16 +307,15 @@ class Hub:
         Raises nothing but a cancellation: a failed handler or a full disk is reported in the returned value,
         with the unchanged result.
         """
+        saving = self._saving(tool, arguments, override)
+        return await process(tool.tool.name, result, saving=saving, limits=self._limits)
+
+    def _saving(
+        self, tool: HubTool, arguments: Mapping[str, Any] | None, override: Override | None
+    ) -> Saving:
         if self._outputs is None:  # created on demand: finding the directory reads the environment
             self._outputs = OutputStore(default_output_folder(), limits=self._limits)
-        return await process(
-            tool.tool.name,
-            arguments,
-            result,
-            resolution=self._resolution(tool, override),
-            outputs=self._outputs,
-            limits=self._limits,
-        )
+        return Saving(self._outputs, self._resolution(tool, override), arguments)
 
     def _resolution(self, tool: HubTool, override: Override | None) -> Resolution:
         if override is None:

@@ -1,6 +1,6 @@
 """The form of a web resource, by the first answer for its URL: a radio, HLS, or ranges.
 
-The answer that decides is read on, so it costs no request.
+The answer that decides is read on, so it costs no request. If the first GET fails, that of a retry decides.
 """
 
 from __future__ import annotations
@@ -8,15 +8,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import Final, Literal
 
 import trio
 
 from playhead.client.live.hls import HlsReader
 from playhead.client.live.radio import RadioReader
 from playhead.client.session.arrivals import Arrivals
+from playhead.client.session.http_range import RangeBody
 from playhead.client.session.http_range_reader import HttpRangeReader
 from playhead.client.transports.http_client import HttpClient
 from playhead.content.playlists import HLS_HEAD_BYTES, has_playlist_head, is_hls
@@ -25,7 +27,7 @@ from playhead.extras import require_extra
 from playhead.limits import Limits
 from playhead.stream.answer import Page
 from playhead.stream.live_source import LinkRate
-from playhead.stream.negotiation import LateForm, RangeForm
+from playhead.stream.negotiation import FormChangedError, LateForm, RangeForm
 from playhead.stream.options import StreamOptions
 
 _LIST_HEAD_BYTES: Final = len(b"\xef\xbb\xbf#EXTM3U")
@@ -47,20 +49,16 @@ def web_form(
     async def find() -> list[RangeForm]:
         try:
             body = await reader.begin()
-            is_list = (
-                not body.is_radio
-                # A few bytes first: a station may take seconds to send as many as `HLS_HEAD_BYTES`.
-                and has_playlist_head((await body.peek(_LIST_HEAD_BYTES)).decode("utf-8-sig", "replace"))
-                and is_hls(await body.peek(HLS_HEAD_BYTES))
-            )
-        except PlayheadError:
-            return [await make_plain()]  # its first page raises the same error
-        if body.is_radio or (options.live and body.is_endless and not is_list):
+        except PlayheadError as error:
+            reader.check = partial(check, [error], trio.Lock())
+            return [replace(await make_plain(), late=late)]
+        kind = await kind_of(body)
+        if kind == "radio":
             radio = RadioReader(reader.connect, body, server=server_name)
             reader.leave_body()
             await stack.enter_async_context(aclosing(radio))
             return [RangeForm(name="radio", read=radio, reason="endless", is_queue=True, live=radio.live)]
-        if not is_list:
+        if kind == "ranges":
             return [await make_plain()]
         try:
             hls = await open_hls(
@@ -77,7 +75,31 @@ def web_form(
             hls = RangeForm(name="hls", read=partial(_raise, error), is_queue=True)
         return [hls]
 
-    return LateForm(name="http-range", find=find)
+    async def kind_of(body: RangeBody) -> Literal["radio", "hls", "ranges"]:
+        try:
+            is_list = (
+                not body.is_radio
+                # A few bytes first: a station may take seconds to send as many as `HLS_HEAD_BYTES`.
+                and has_playlist_head((await body.peek(_LIST_HEAD_BYTES)).decode("utf-8-sig", "replace"))
+                and is_hls(await body.peek(HLS_HEAD_BYTES))
+            )
+        except PlayheadError:
+            return "ranges"  # its first page raises the same error
+        if is_list:
+            return "hls"
+        return "radio" if body.is_radio or (options.live and body.is_endless) else "ranges"
+
+    async def check(failures: list[PlayheadError], turn: trio.Lock) -> None:
+        """Raise the first failure once, and `FormChangedError` if a later answer is not read in ranges."""
+        async with turn:
+            if failures:
+                raise failures.pop()
+            if reader.check is not None and await kind_of(await reader.begin()) != "ranges":
+                raise FormChangedError(f"{server_name}: expected a resource with ranges, got a live stream")
+            reader.check = None
+
+    late = LateForm(name="http-range", find=find)
+    return late
 
 
 async def open_hls(

@@ -7,6 +7,7 @@ FFmpeg would open the URLs in a playlist itself, past the address guard and the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -142,6 +143,8 @@ class HlsReader:
         self._encoding: tuple[int, ...] = ()
         self._needs_part = False
         """True if the next segment needs a new decoder in any case."""
+        self._live_at: float | None = None
+        """The time of the server's newest segment, if that is the next one and the list is old."""
         parsed = parse_hls(data, url, limits=limits)
         if isinstance(parsed, MasterPlaylist):
             self._url, self._read_list = parsed.choose(rate.bits_per_second), None
@@ -182,13 +185,15 @@ class HlsReader:
             return Page(blobs=(audio,))
 
     async def aclose(self) -> None:
-        for reading in (*self._left, *filter(None, (self._reading,))):
+        for reading in filter(None, (*self._left, self._reading)):
             await self._close(reading)
 
     # --- the list ------------------------------------------------------------------------------------------
 
     async def _begin(self, start: int) -> _Reading | None:
         """Begin the next segment, once the list has it; None at the end of the list."""
+        if self._live_at is not None:
+            await self._take_newest(self._live_at)
         while (segment := self._next_segment()) is None:
             if self._list is not None and self._list.is_ended:
                 return None
@@ -214,6 +219,17 @@ class HlsReader:
         if self._first is None:
             return next(iter(self._list.segments[self._list.starts_at() :]), None)
         return next((each for each in self._list.segments if each.number >= self._number), None)
+
+    async def _take_newest(self, at: float) -> None:
+        """Go to the server's newest segment, which begins at the time `at`: `_seek` has returned that."""
+        await self._read_again()
+        self._live_at = None
+        assert self._list is not None
+        for newest in self._list.segments[-1:]:
+            self._number = newest.number
+        moved = at - self._times.get(self._number, at)
+        self._times = {number: begin + moved for number, begin in self._times.items() if begin + moved >= 0}
+        self._end_seconds += moved
 
     def _take(self, playlist: MediaPlaylist) -> None:
         """Replace the list by a newer reading of it."""
@@ -370,9 +386,14 @@ class HlsReader:
             raise SeekError(
                 "expected a list with segments to seek in, got none yet; wait for the first audio"
             )
+        is_old = trio.current_time() >= self._read_at + self._pause(self._list)
+        self._live_at = None
         lengths = {each.number: each.seconds for each in self._list.segments}
         if seconds >= self._end_seconds and self._list.is_ended:
             number, begin = self._list.segments[-1].number + 1, self._end_seconds
+        elif seconds == math.inf and is_old:
+            number, begin = self._number, self._end_seconds
+            self._live_at = begin
         else:
             first = next(iter(self._times))
             number = max((each for each, at in self._times.items() if at <= seconds), default=first)

@@ -44,10 +44,12 @@ class RadioReader:
     ) -> None:
         """`connect` asks for the station anew; `first` is its first answer. `jitter` returns numbers from 0
         to 1, so that listeners who were cut off together do not return together."""
-        self.live = LiveSource(has_own_patience=True, seek=None)
+        self.live = LiveSource(has_own_patience=True, seek=None, reconnect=self._leave)
         self.live.requests = 1
         self._connect, self._server, self._jitter = connect, server, jitter
         self._body: RangeBody | None = first
+        self._left: list[RangeBody] = []
+        """The bodies to be closed."""
         self._connection = _Connection(first)
         self._turn = trio.Lock()
         self._failures = 0
@@ -65,6 +67,8 @@ class RadioReader:
 
     async def _next(self, start: int) -> Page:
         while True:
+            while self._left:
+                await self._left.pop().aclose()
             try:
                 body = self._body or await self._reconnect(start)
                 chunk = await body.receive()
@@ -72,15 +76,14 @@ class RadioReader:
                 raise
             except TransportError as error:
                 self._loss = error
-                await self._lose()
+                self._lose()
                 continue
             except trio.Cancelled:
                 if self._body is not None:
-                    with trio.CancelScope(shield=True):
-                        await self._lose()
+                    self._lose()
                 raise
             if not chunk:
-                await self._lose()
+                self._lose()
             elif audio := self._connection.audio(chunk, start, self.live):
                 self._failures = 0
                 return Page(blobs=(audio,), mime_type=body.mime_type)
@@ -104,11 +107,15 @@ class RadioReader:
         self.live.begin_part(start)
         return body
 
-    async def _lose(self) -> None:
+    def _lose(self) -> None:
         self._failures += 1
-        body, self._body = self._body, None
-        if body is not None:
-            await body.aclose()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Have the next call close the body and connect again. While the ring is full, no read is under way
+        that a seek would cancel."""
+        self._left += filter(None, (self._body,))
+        self._body = None
 
     def _broken(self, offset: int, why: str) -> StreamBrokenError:
         loss = "" if self._loss is None else f" ({self._loss})"
@@ -119,8 +126,9 @@ class RadioReader:
         )
 
     async def aclose(self) -> None:
-        if self._body is not None:
-            await self._body.aclose()
+        self._leave()
+        for body in self._left:
+            await body.aclose()
 
 
 class _Connection:

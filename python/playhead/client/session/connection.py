@@ -14,7 +14,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -54,6 +54,8 @@ from playhead.protocol.exchange import (
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
 from playhead.protocol.revisions import SERVER_INFO_META, client_capabilities
+
+T = TypeVar("T")
 
 REPORTS_QUEUED: Final = 4
 """Limits the progress reports that wait for a callback, so that a slow one gets the newest."""
@@ -216,7 +218,11 @@ class Connection:
         one is a copy.
         """
         if on_progress is not None:
-            async with reporting(on_progress) as reports:
+
+            async def pass_on(report: ProgressReport) -> None:
+                await on_progress(*report)
+
+            async with delivering(pass_on) as reports:
                 return await self.request(
                     method,
                     params,
@@ -468,22 +474,24 @@ class Connection:
 
 
 @asynccontextmanager
-async def reporting(on_progress: OnProgress) -> AsyncIterator[Broadcast[ProgressReport]]:
-    """Pass reports to `on_progress` in one task while the body runs, in order.
+async def delivering(
+    to: Callable[[T], Awaitable[None]], *, capacity: int = REPORTS_QUEUED
+) -> AsyncIterator[Broadcast[T]]:
+    """Pass reports to `to` in one task while the body runs, in order.
 
     One task, because a task per report would fill the memory if the callback is slow and the server reports
-    without end; such a callback gets the newest `REPORTS_QUEUED`. The last report is delivered after the
-    body; cancelling drops it. An exception of `on_progress` cancels the body and is raised here.
+    without end; such a callback gets the newest `capacity`. The last report is delivered after the
+    body; cancelling drops it. An exception of `to` cancels the body and is raised here.
     """
-    reports = Broadcast[ProgressReport](capacity=REPORTS_QUEUED)
+    reports = Broadcast[T](capacity=capacity)
 
-    async def deliver(newest: trio.MemoryReceiveChannel[ProgressReport], to: OnProgress) -> None:
+    async def deliver(newest: trio.MemoryReceiveChannel[T]) -> None:
         async for report in newest:
-            await to(*report)
+            await to(report)
 
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(deliver, reports.subscribe(), on_progress)
+            nursery.start_soon(deliver, reports.subscribe())
             yield reports
             reports.close()
 

@@ -105,8 +105,8 @@ class HttpRangeReader:
         self._bodies: list[_SharedBody] = []
         self._broken: StreamBrokenError | None = None
         """The error of a body that broke off and must not be asked for again."""
-        self._failure: PlayheadError | None = None
-        """The error of `begin`, which the first page raises."""
+        self.check: Callable[[], Awaitable[None]] | None = None
+        """Awaited before each page if `begin` has failed; see `web_form`."""
         self.file: FileValue | None = None
         """The file as the server described it with its first URL; None for a web link."""
 
@@ -125,6 +125,8 @@ class HttpRangeReader:
 
         Cancelled, it closes the connection of the body it was reading.
         """
+        if self.check is not None:
+            await self.check()
         pieces: list[bytes] = []
         at = start
         mime_type: str | None = None
@@ -151,17 +153,13 @@ class HttpRangeReader:
     async def begin(self) -> RangeBody:
         """Send the first GET, from byte 0, and return its answer. The first pages then read its body.
 
-        A radio server is asked for its titles. Raises as reading the first page, which raises the same error
-        again; nothing is left open then. Another call returns the same answer.
+        A radio server is asked for its titles. Raises as reading the first page; nothing is left open then.
+        Another call returns the same answer.
         """
         if self._bodies and (begun := self._bodies[0].body) is not None:
             return begun
         shared = _SharedBody(0, self._run_bytes)
-        try:
-            body = await self._open_body(shared, 0, wants_titles=True)
-        except PlayheadError as error:
-            self._failure = error
-            raise
+        body = await self._open_body(shared, 0, wants_titles=True)
         self._bodies.append(shared)
         return body
 
@@ -273,9 +271,6 @@ class HttpRangeReader:
     # --- the URL -----------------------------------------------------------------------------------------
 
     async def _open(self, start: int, stop: int, *, wants_titles: bool = False) -> RangeBody:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
         while True:
             download = await self._authorized()
             total = self._version.total_bytes

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Required, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Required, TypeAlias, TypedDict, TypeVar
 
 from playhead.content.blocks import Block, items_of, parse_blocks
 from playhead.errors import LimitError, ProtocolError
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from playhead.client.session.arrivals import Arrivals
+    from playhead.stream.source import Playable
 
     ModelT = TypeVar("ModelT", bound=BaseModel)
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Awaited with a call's progress, its total and a message; the last two are None if the server gives none."""
+OnMedia: TypeAlias = "Callable[[Playable], Awaitable[None]]"
+"""Awaited with each audio that a call's progress names, which can be played at once."""
 
 
 class SendOptions(TypedDict, total=False):

@@ -7,7 +7,7 @@ leniently. `stream` retries reads that failed with `TransportError`; tool_calls.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result, linked
 from playhead.client.call_results.media import Head, ResourceMedia
 from playhead.client.session.arrivals import Arrivals
-from playhead.client.session.connection import COURTESY_SECONDS, Connection
+from playhead.client.session.connection import COURTESY_SECONDS, Connection, delivering
 from playhead.client.session.downloads import web_origins
 from playhead.client.session.elicitation import WITH_INPUT, Elicitor, params_with_input
 from playhead.client.session.list_changed import ToolListChanges
@@ -42,7 +42,9 @@ from playhead.client.session.streams import (
 from playhead.client.session.supervisor import Supervisor
 from playhead.client.session.tool_calls import ToolCaller
 from playhead.config.servers import ServerConfig
-from playhead.content import parse_blocks
+from playhead.content.audio import is_audio
+from playhead.content.blocks import parse_block
+from playhead.content.playlists import is_playlist
 from playhead.errors import (
     PlayheadError,
     ProtocolError,
@@ -275,7 +277,7 @@ class Session:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - limits silence, which no cancel scope does
         on_progress: OnProgress | None = None,
-        on_media: Callable[[ResourceMedia], None] | None = None,
+        on_media: Callable[[ResourceMedia], Awaitable[None]] | None = None,
         policy: Policy | None = None,
         registry: ResponseRegistry | None = None,
         members: Mapping[str, Any] | None = None,
@@ -291,10 +293,11 @@ class Session:
         `timeout` is in seconds from the last byte or progress report (default: the server's own setting, then
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends the call despite progress.
         `on_progress` is awaited with the reports, one call at a time, in a task of this call, and with the
-        newest ones if it is slow; if it raises, the call ends with its exception. `on_media` is called with
-        each resource that the server names while the call goes on (`_meta["playhead/link"]` of a report),
-        which can be played at once; the result has it again, under the same URI. It must not block. A result
-        with `isError` is returned, not raised. A tool that can only run as a task runs as one. `members` are
+        newest ones if it is slow; if it raises, the call ends with its exception. `on_media` is awaited
+        likewise, with the audio that the server names while the call goes on (`_meta["playhead/link"]` of a
+        report; at most `Limits.candidates`), which can be played at once. The result's `media` has it again,
+        under the same URI, and `late_media` has the rest. A result with `isError` is returned, not raised. A
+        tool that can only run as a task runs as one. `members` are
         sent with the call, such as `_meta`; with them, a server's request for input is returned in `raw`, for
         the program to answer in another call.
 
@@ -309,14 +312,21 @@ class Session:
         for a JSON-RPC error; `ProtocolError` or `LimitError` for an unusable answer. Cancelling sends
         `notifications/cancelled`.
         """
-        result = await self._caller.call(
-            name,
-            arguments,
-            seconds=timeout,
-            on_progress=on_progress,
-            on_link=None if on_media is None else partial(self._on_link, on_media, name, set()),
-            members=members,
-        )
+        early = set[str]()
+        async with AsyncExitStack() as stack:
+            on_link = None
+            if on_media is not None:
+                delivery = delivering(on_media, capacity=self._limits.candidates)
+                passed = await stack.enter_async_context(delivery)
+                on_link = partial(self._on_link, passed.send, name, early)
+            result = await self._caller.call(
+                name,
+                arguments,
+                seconds=timeout,
+                on_progress=on_progress,
+                on_link=on_link,
+                members=members,
+            )
         raw = result
         if result.get("resultType") == "input_required":  # with `members` only: a result without content
             result = {"content": []}
@@ -330,18 +340,28 @@ class Session:
             limits=self._limits,
             server=self.name,
             tool=name,
+            early_uris=frozenset(early),
         )
         return classified if raw is result else replace(classified, raw=raw)
 
     def _on_link(
-        self, on_media: Callable[[ResourceMedia], None], tool: str, known: set[str], link: object
+        self,
+        on_media: Callable[[ResourceMedia], None],
+        tool: str,
+        early: set[str],
+        link: object,
     ) -> None:
-        """Pass a valid link on, the first time that the call's progress names it."""
-        (block,) = parse_blocks({"content": [link]}, limits=self._limits, server=self.name)
-        fields = block.fields or {}
-        if fields.get("type") == "resource_link" and fields["uri"] not in known:
-            known.add(fields["uri"])
-            on_media(linked(fields, streams=self, tool=tool))
+        """Pass a link to audio on, the first time that the call's progress names it."""
+        fields = parse_block(link).fields or {}
+        if fields.get("type") != "resource_link" or len(early) == self._limits.candidates:
+            return
+        media = linked(fields, streams=self, tool=tool)
+        may_play = is_audio(media.mime_type, media.uri) is not False or is_playlist(
+            media.mime_type, media.uri
+        )
+        if may_play and media.uri not in early:
+            early.add(media.uri)
+            on_media(media)
 
     # --- prompts -----------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ from playhead.servers.proxy.upstream import LISTS, Upstream, wire_error, without
 from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND, ranged_resource
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.websocket import websocket_routes
+from playhead.stream.source import Playable
 
 MCP_PATH: Final = "/mcp"
 PLAYER_PREFIX: Final = "player__"
@@ -271,12 +272,25 @@ class ProxyServer:
         if refusal is not None:
             return refusal
         given = {key: value for key, value in members.items() if key not in ("name", "arguments")}
-        async with audio.quiet() if audio is not None else nullcontext():
+        plays = audio is not None and not audio.keeps(upstream.name)
+        early: list[str] = []
+        async with audio.quiet() if audio is not None else nullcontext(lambda: None) as end_quiet:
+
+            async def play(media: Playable) -> None:
+                assert audio is not None
+                end_quiet()
+                await audio.play((media,), after=early)
+                early.append(media.uri or "")
+
             try:
                 async with host.answering(upstream, context):
                     session = await upstream.session()
                     result = await session.call_tool(
-                        name, params.arguments, on_progress=_report(context), members=given
+                        name,
+                        params.arguments,
+                        on_progress=_report(context),
+                        on_media=play if plays else None,
+                        members=given,
                     )
             except PlayheadError as error:
                 raise wire_error(error) from error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from playhead.results.model_text import text_for_model
 from playhead.results.plan import PlayAudio, ReportUnknown, SendText, ShowImage
 from playhead.servers.proxy import ProxyOptions
 from playhead.servers.proxy.upstream import Upstream
+from playhead.stream.source import Playable
 
 ADDRESS_META: Final = "playhead/audio"
 HEARD_META: Final = "playhead/heard_seconds"
@@ -74,23 +75,27 @@ class ResultAudio:
         return server in self.options.keep_audio
 
     @asynccontextmanager
-    async def quiet(self) -> AsyncIterator[None]:
-        """Duck or pause the audio while the body runs, and while any other call does."""
+    async def quiet(self) -> AsyncIterator[Callable[[], None]]:
+        """Duck or pause the audio while the body runs, and while any other call does. Yields a function that
+        ends it before: the audio is then the call's own."""
         player, how = self.player, self.options.on_call
-        self._calls += 1
-        if how == "duck":
-            player.duck()
-        elif how == "pause":
-            player.hold("call")
-        try:
-            yield
-        finally:
+
+        def end() -> None:
             self._calls -= 1
             if not self._calls:
                 if how == "duck":
                     player.unduck()
                 elif how == "pause":
                     player.release("call")
+
+        self._calls += 1
+        if how == "duck":
+            player.duck()
+        elif how == "pause":
+            player.hold("call")
+        with ExitStack() as stack:
+            stack.callback(end)
+            yield stack.close
 
     async def control(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Run a player tool, and return its result."""
@@ -117,22 +122,29 @@ class ResultAudio:
         meta = {**(result.get("_meta") or {}), HEARD_META: self._heard}
         return {**result, "content": [*result.get("content", ()), note], "_meta": meta}
 
+    async def play(self, media: Sequence[Playable], *, after: Collection[str]) -> str | None:
+        """Play the audio of a call, after the URIs that play already. Return the reason if it cannot be
+        heard."""
+        trouble = await self.missing_device()
+        new = [each for each in media if each.uri not in after]
+        try:
+            if trouble is None and new:
+                async with self._turn:
+                    await (self.player.enqueue if after else self.player.play)(new)
+        except PlayheadError as error:
+            trouble = str(error)
+        if trouble is not None:
+            trouble = shortened(escape_line(trouble), 300)
+            sys.stderr.write(f"playhead proxy: cannot play {media[0].title!r:.80}: {trouble}\n")
+        return trouble
+
     async def removed(self, upstream: Upstream, result: CallResult) -> dict[str, Any]:
         """Give the audio of a result to the player, and return the result with text in its place."""
         raw = messages.plain(dict(result.raw))
         media = () if result.is_error or self.keeps(upstream.name) else result.media
         if not media:
             return raw
-        trouble = await self.missing_device()
-        try:
-            if trouble is None:
-                async with self._turn:
-                    await self.player.play(media)
-        except PlayheadError as error:
-            trouble = str(error)
-        if trouble is not None:
-            trouble = shortened(escape_line(trouble), 300)
-            sys.stderr.write(f"playhead proxy: cannot play {media[0].title!r:.80}: {trouble}\n")
+        trouble = await self.play(media, after=result.early_uris)
         raw["content"] = [
             self._in_place(upstream, result, item, trouble) for item in result.plan.dispositions
         ]

@@ -145,6 +145,26 @@ fn an_interrupt_ends_a_wait_whenever_it_falls() {
 }
 
 #[test]
+fn an_interrupt_beside_a_write_ends_one_wait_and_no_byte_is_lost() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        let reader = beside(&pipe, |pipe| {
+            let mut out = [0];
+            let mut waits = [false; 2];
+            for waited_in_vain in &mut waits {
+                *waited_in_vain = matches!(pipe.read(&mut out, None), Ok(Outcome::NotYet));
+            }
+            (out, waits)
+        });
+        write(&pipe, 0, &[7]).unwrap();
+        pipe.interrupt();
+        let (out, waits) = reader.join().unwrap();
+        assert_eq!(out, [7]);
+        assert_ne!(waits[0], waits[1]);
+    });
+}
+
+#[test]
 fn an_end_is_seen_only_after_the_bytes_before_it() {
     looks_while_a_byte_is_written(LoomPipe::close);
 }

@@ -473,7 +473,9 @@ impl<W: Wake, E> Pipe<W, E> {
             ledger.reader_waits
         });
         ledger.reader_waits = false;
-        ledger.interrupted = false;
+        if self.tail() == self.head() && self.state() == State::Open {
+            ledger.interrupted = false; // a read with bytes or the end leaves the interrupt to the next wait
+        }
         ledger
     }
 

@@ -54,6 +54,8 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     def __init__(self, reader: Reader) -> None:
         self.on_taken: Callable[[], None] = lambda: None
+        self.on_wait: Callable[[], None] = lambda: None
+        """Called before a wait for bytes."""
         self.on_read: Callable[[int, bytes], None] = lambda offset, chunk: None
         """Called with the bytes that a decoder reads of the stream, and their offset."""
         self.keeps_waiting: Callable[[], bool] = lambda: False
@@ -221,6 +223,8 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         it breaks while bytes are ahead: those are read first."""
         if self._ended or self._deferred is not None:
             return False
+        if not self._reader.buffered_bytes:
+            self.on_wait()
         try:
             n_bytes = self._reader.readinto(self._buffer)
         except TimeoutError:  # an interrupt: nothing is lost

@@ -195,6 +195,7 @@ class DecoderThread:
 
     def _decode(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
         self._source.on_taken = lambda: self._release_if_enough(decoder, buffer)
+        self._source.on_wait = self._answer_at_present_end
         self._source.keeps_waiting = self._keeps_waiting
         self.is_truncated = False
         try:
@@ -210,7 +211,7 @@ class DecoderThread:
             raise
         finally:
             # These functions refer to this object: without the cycle, the reader is freed at once.
-            self._source.on_taken = lambda: None
+            self._source.on_taken = self._source.on_wait = lambda: None
             self._source.keeps_waiting = lambda: False
 
     def _decode_rest(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
@@ -284,6 +285,13 @@ class DecoderThread:
     def _keeps_waiting(self) -> bool:
         self._is_interrupted = self._wanted is not None
         return not self._is_interrupted
+
+    def _answer_at_present_end(self) -> None:
+        """Answer a seek to the present end of a source that grows: the audio that comes next is yet to be
+        made."""
+        landed, newest = self._landed, self._reader.newest_offset
+        if landed is not None and newest is not None and self._reader.buffered_range[1] >= newest:
+            self._answer(landed)
 
     def _stay(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
         """Restart a decoder where it is: it has taken an interrupt for the end, and the seek was refused."""

@@ -6,6 +6,8 @@ import io
 import re
 import wave
 from contextlib import redirect_stdout
+from functools import partial
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection
 
 from playhead.adapters.wyoming import WyomingSink
 from playhead.adapters.xiaozhi import accept_device
+from playhead.client.web import Web, origin_of
 from playhead.playback import (
     AudioFrame,
     ClearFrames,
@@ -31,13 +34,14 @@ from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
 from tests.servers.loopback import tcp_server
 from tests.servers.served_websocket import served_websocket
+from tests.servers.threaded_http import threaded_http
 from tests.servers.wave import write_wave
 from tests.snippets import DOCS, FENCED, run_snippet, snippet
 from tests.unit.adapters.test_wyoming import Speaker
 from tests.unit.adapters.test_xiaozhi import connected
 
 DATA = Path(__file__).parents[1] / "data"
-SNIPPETS = {"own-sink.md": 1, "playback.md": 1, "voice-stacks.md": 5, "websocket.md": 1}
+SNIPPETS = {"own-sink.md": 1, "play.md": 1, "playback.md": 1, "voice-stacks.md": 5, "websocket.md": 1}
 """Those of voice-stacks.md for pipecat and LiveKit run in tests/adapters, which has the packages."""
 
 
@@ -67,6 +71,23 @@ async def test_a_radio_plays_through_the_own_sink() -> None:
         seconds = file.getnframes() / file.getframerate()
     assert len(heard) == pytest.approx(seconds * 48_000 * 4, rel=0.01)
     assert any(heard)
+
+
+async def test_a_url_is_played_by_a_program() -> None:
+    sink = NullSink(real_time=False)
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(DATA))
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with threaded_http(Handler) as origin:
+        names: dict[str, Any] = {"DeviceSink": lambda: sink, "Player": Player}
+        names |= {"Web": partial(Web, allow_origins={origin_of(origin)}), "url": f"{origin}/chord.wav"}
+        await run_snippet(snippet("play.md", "web.media"), names)
+    assert sink.report is not None
+    assert sink.report.frames > 0
 
 
 async def test_an_announcement_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """The parts of a wheel stay small, and it holds what it should. Built wheels are looked at if dist/ has any.
 
-KB in the wheel for x86_64, compressed by zopfli (zlib's are 3 % larger): Python 935, extension 420, music
-208, the template server's schemas 20, stub 11, metadata 33, all else and names in the archive 64.
-Together 1.69 MB.
+KB in the wheel for x86_64, compressed by zopfli (zlib's are 3 % larger): Python 1,067, extension 420, music
+208, the template server's schemas 20, stub 11, metadata 35, all else and names in the archive 73.
+Together 1.83 MB.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "python" / "playhead"
 WHEELS = sorted((REPOSITORY / "dist").glob("playhead-*.whl"))
 
-MOST_PYTHON_BYTES = 1_100_000
+MOST_PYTHON_BYTES = 1_115_000
 MOST_EXTENSION_BYTES = 430_000
 MOST_MUSIC_BYTES = 225_000
-MOST_BYTES = 1_710_000
+MOST_BYTES = 1_850_000
 
 
 def compressed(path: Path) -> int:

@@ -253,8 +253,13 @@ DEFECTS: dict[str, type[Planted]] = {
     ),
     # Its JSON-RPC errors have a code and nothing else.
     "error-without-message": planted("wire.messages", error_object=lambda _, failed: {"code": failed.code}),
-    # A method that doesn't exist is answered with an empty result.
-    "unknown-method-succeeds": planted("server.unknown-method", unknown_method=_answers({})),
+    # A method that does not exist is answered with an empty result, but not a completion: another defect.
+    "unknown-method-succeeds": planted(
+        "server.unknown-method",
+        unknown_method=lambda self, method: (
+            Faultless.unknown_method(self, method) if method == "completion/complete" else {}
+        ),
+    ),
     # A method that doesn't exist is an internal error.
     "unknown-method-code": planted("server.unknown-method", unknown_method=_fails(-32603, "unknown method")),
     # A line of over a megabyte ends it.

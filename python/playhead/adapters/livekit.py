@@ -48,8 +48,8 @@ reserve. A listener still hears it after a stop or a seek; with two blocks, that
 LAST_SECONDS = 1.0
 """Limits the wait until LiveKit has taken the last frame. LiveKit holds up to 0.4 s of audio."""
 SILENCE_SECONDS = 0.15
-"""In a pause or an underrun, LiveKit gets a block of silence if no frame is ready within this time. It logs a
-warning after 0.2 s."""
+"""LiveKit gets a block of silence if no frame is ready within this time, as in a pause or an underrun. It
+logs a warning after 0.2 s."""
 
 
 class LiveKitSink(FramesSink):

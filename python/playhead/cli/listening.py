@@ -269,9 +269,8 @@ async def _follow_events(
                 message = message_of(error)
                 heard[event.index]["error"] = {"type": type(error).__name__, "message": message}
                 if len(heard) > 1 and not terminal.json_output:
-                    terminal.fail(
-                        message, about=event.title
-                    )  # prints a message that several items share once
+                    # A message that several items share is printed once.
+                    terminal.fail(message, about=event.title)
             case ItemTitle(stream_title=stream_title):
                 heard[event.index]["stream_title"] = stream_title
                 terminal.say(f"now {escape_line(stream_title)}")

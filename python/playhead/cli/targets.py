@@ -305,9 +305,8 @@ async def find_media(
     listed = (await _tools_by_name(session)).get(what, {})
     arguments = given.for_tool(what, listed.get("inputSchema"))
     if what == session.default_options().poll_tool or is_queue_schema(listed.get("outputSchema")):
-        return [
-            session.queue(what, arguments)
-        ]  # its result would have the first chunks, so don't call it here
+        # A result of a call would have the first chunks, so the stream calls the tool.
+        return [session.queue(what, arguments)]
     result = await call_tool(session, what, arguments, terminal, timeout=timeout, on_media=on_media)
     raise_tool_error(what, result)
     # Without audio, play the first other resource: the user asked for it.

@@ -326,9 +326,8 @@ class Item:
                 if self.error is None:
                     reader.verify()  # `_decode` may have been cancelled before it did
         finally:
-            self._duration_seconds = (
-                self.duration_seconds or self._duration_seconds
-            )  # that of the list, if live
+            # A list of segments has the duration only as long as it is open.
+            self._duration_seconds = self.duration_seconds or self._duration_seconds
             self._reader = None
             # The context has closed the reader, which wakes a thread that waits for bytes.
             if self._decoder_ended is not None:

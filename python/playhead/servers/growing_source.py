@@ -59,7 +59,7 @@ class GrowingItem:
     _grown: anyio.Event = field(default_factory=anyio.Event)
     """Set and replaced at each growth, and at the end."""
     _subscribers: dict[object, tuple[Callable[[], Any], anyio.CancelScope]] = field(default_factory=dict)
-    """By their keys: what notifies each, and the scope of its task."""
+    """Each subscriber's function that notifies it, and the scope of its task, by the subscriber's key."""
     _tasks: anyio.abc.TaskGroup | None = None
     """The tasks that notify subscribers; None unless the item grows."""
 

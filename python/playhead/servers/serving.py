@@ -28,7 +28,7 @@ class Shutdown:
     """
 
     def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        """After `grace_seconds`, the requests in flight are cancelled."""
+        """`grace_seconds` is the time that requests in flight have before they are cancelled."""
         self.requested = trio.Event()
         self.grace_seconds = grace_seconds
 

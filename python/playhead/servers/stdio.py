@@ -95,7 +95,7 @@ class StdoutLines:
         """Write the line. Raises `OSError` if the other side has closed. Cancelling has no effect once the
         write has begun, so that no line is torn."""
         if len(self._line) <= _PIPE_BYTES and self._poll.poll(0):
-            os.write(self._fd, self._line)
+            self._write()
             await trio.lowlevel.checkpoint()
         else:
             await trio.to_thread.run_sync(self._write)

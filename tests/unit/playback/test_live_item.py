@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
@@ -14,7 +14,8 @@ from playhead.errors import SeekError
 from playhead.playback import ItemStart, Player, Status
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import RangeStream
-from tests.live_kit import MemoryWeb
+from playhead.stream.source import Playable
+from tests.live_kit import LiveMedia, MemoryWeb
 from tests.servers.growth import Growth
 from tests.servers.wave import wave_header
 from tests.unit.playback.pieces import DATA, fast, wait_until
@@ -23,21 +24,21 @@ SILENCE = wave_header(2**31) + bytes(400_000)
 
 
 @dataclass
-class LiveMedia:
-    """A live stream that the player opens with `opened`."""
+class GrowingMedia:
+    """The resource of a `Growth`, whose schedule begins when it is opened."""
 
-    opened: Callable[[], AbstractAsyncContextManager[RangeStream]]
-    title: str = "live"
+    growth: Growth
+    title: str = "growing"
     mime_type: str | None = None
     uri: str | None = None
     size_bytes: int | None = None
 
     def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[RangeStream]:
-        return self.opened()
+        return self.growth.open(StreamOptions(profile="play", capacity_bytes=65_536))
 
 
 @asynccontextmanager
-async def playing(media: LiveMedia) -> AsyncIterator[Player]:
+async def playing(media: Playable) -> AsyncIterator[Player]:
     async with Player(fast()) as player:
         events = player.events()
         with trio.fail_after(20):
@@ -72,7 +73,7 @@ async def test_a_radio_that_cannot_seek_refuses_and_plays_on(name: str, mime_typ
         return httpx2.Response(200, headers={"icy-name": "x", "content-type": mime_type}, content=send())
 
     web = MemoryWeb({"/live": station})
-    async with playing(LiveMedia(lambda: web.opened("/live"))) as player:
+    async with playing(LiveMedia(web=web, path="/live")) as player:
         with pytest.raises(SeekError, match="got a radio, which is heard as it is sent"):
             await player.seek(10.0)
         goes_on.set()
@@ -82,16 +83,14 @@ async def test_a_radio_that_cannot_seek_refuses_and_plays_on(name: str, mime_typ
 @pytest.mark.parametrize("seconds", [0.2, 100.0])
 async def test_an_item_that_waits_for_growth_seeks_at_once(seconds: float) -> None:
     growth = Growth(data=SILENCE, schedule=[(0.0, 300_000), (1000.0, len(SILENCE))], notifies=True)
-    options = StreamOptions(profile="play", capacity_bytes=65_536)
-    async with playing(LiveMedia(lambda: growth.open(options))) as player:
+    async with playing(GrowingMedia(growth)) as player:
         await wait_heard(player, 74_500)  # less than a block of the decoder is left
         assert await player.seek(seconds)
 
 
 async def test_an_item_whose_server_has_dropped_the_place_refuses_and_plays_on() -> None:
     growth = Growth(data=SILENCE, schedule=[(0.0, 100_000), (1000.0, 0)])
-    options = StreamOptions(profile="play", capacity_bytes=65_536)
-    async with playing(LiveMedia(lambda: growth.open(options))) as player:
+    async with playing(GrowingMedia(growth)) as player:
         await wait_heard(player, 20_000)
         # The stream skips from the byte that it has reached: all that there is must have been read.
         await wait_until(lambda: max(start + count for _, start, _, count in growth.reads) == 100_000)

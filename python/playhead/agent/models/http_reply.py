@@ -70,9 +70,8 @@ def _message_in(body: object) -> str:
     while isinstance(body, Mapping):
         body = body.get("error") or body.get("message") or body.get("detail")
     text = body if isinstance(body, str) else ""
-    return (
-        "" if text.lstrip().startswith("<") else " ".join(text.split())
-    )  # an HTML page is no use in a message
+    is_page = text.lstrip().startswith("<")  # HTML would fill a message and explain nothing
+    return "" if is_page else " ".join(text.split())
 
 
 ERROR_BODY_BYTES: Final = 64 * KIB

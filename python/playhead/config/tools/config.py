@@ -138,7 +138,7 @@ class Keep(enum.Enum):
 
 
 KEEP: Final = Keep.KEEP
-"""In a `ToolOverride`: leaves the configured handler. (`None` removes it.)"""
+"""The value of a `ToolOverride` that leaves the configured handler. (`None` removes it.)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

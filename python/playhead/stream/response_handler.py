@@ -358,8 +358,9 @@ class ResponseHandler:
         claims_end = answer.claims_end if stop == answer.end else None
         now = trio.current_time()
         try:
-            # The planner may probe for the end past the ring's window. Such an answer is not stored.
-            if stop <= self.pipe.head + self.pipe.ahead_bytes:
+            # The planner may probe for the end past the ring's window. Such an answer is not stored. After a
+            # seek back the window stays where it was, for the pages on their way.
+            if stop <= self.pipe.kept_from + self.pipe.capacity_bytes:
                 self.writer.store(answer, start=keep.start, stop=stop)
         except ContradictionError as error:
             self.broken = self.broken or error

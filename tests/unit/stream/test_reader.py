@@ -238,6 +238,23 @@ async def test_a_short_seek_back_reads_nothing(autojump_clock: trio.testing.Mock
         assert len(pages.reads) == asked
 
 
+@pytest.mark.parametrize("back_bytes", [1, 20_000, 60_000])
+async def test_a_seek_back_keeps_the_pages_on_their_way(
+    autojump_clock: trio.testing.MockClock, back_bytes: int
+) -> None:
+    pages = ScriptedPages(DATA, delay=0.1)
+    async with open_stream(pages, options=StreamOptions(capacity_bytes=1 << 18)) as stream:
+        got = b""
+        while len(got) < 300_000:
+            got += await stream.receive_some()
+        while not stream.statistics().in_flight:  # the ring was full, and has room for a page
+            got += await stream.receive_some(1000)
+        await stream.seek(len(got) - back_bytes)
+        await trio.sleep(1)  # the page arrives before the reader has moved
+        with trio.fail_after(60):
+            assert await stream.read_all() == DATA[len(got) - back_bytes :]
+
+
 async def test_reads_are_sent_in_the_order_of_their_bytes(autojump_clock: trio.testing.MockClock) -> None:
     for _ in range(10):  # trio shuffles what it may
         pages = ScriptedPages(DATA[:20_000], delay=0.1)

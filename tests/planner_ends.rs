@@ -56,6 +56,18 @@ fn an_exact_size_needs_no_confirming_read() {
 }
 
 #[test]
+fn an_exact_size_overrules_an_end_at_a_larger_one() {
+    let mut planner = planner(|_| {});
+    planner.set_total(8 * KIB, false);
+    let burst = ask(&mut planner, 0.0, 0);
+    planner.on_error(burst[1].id, 0.1, REFUSED); // the end, as far as anybody knows
+    planner.set_total(8 * KIB - 1, true);
+    planner.on_answer(burst[0].id, 0.1, 8 * KIB - 1, None);
+    assert_eq!(end_of(&planner), Some((8 * KIB - 1, EndedBy::Size)));
+    assert!(planner.finished());
+}
+
+#[test]
 fn a_start_past_an_exact_size_is_past_the_end() {
     let mut planner = planner(|_| {});
     planner.set_total(8 * KIB, true);

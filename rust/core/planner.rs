@@ -248,7 +248,7 @@ impl Planner {
         }
         let new_bytes = self.store(&flight, got_to);
         if self.frontier == flight.end && got_to < flight.end {
-            self.frontier = got_to; // no later page was requested: the next page starts here
+            self.frontier = got_to.max(self.base); // no later page was requested: the next page starts here
         }
         let false_claim = end.and_then(|by| self.claimed(&flight, got_to, by));
         self.corroborated(&flight, n_bytes > 0);

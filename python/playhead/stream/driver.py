@@ -476,7 +476,7 @@ class Driver:
         """Try the next form after a refusal before the first byte."""
         refusal = self._handler.refusal
         assert refusal is not None
-        self._restart(0)
+        self._restart(self.pipe.tail)
         self._leave_refused_sequential()
         # An end at byte 0 is believed only if the announced size is 0.
         ended_by = refusal.claims_end if self._size_bytes == 0 else None

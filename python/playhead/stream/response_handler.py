@@ -317,6 +317,8 @@ class ResponseHandler:
                         waiting, want=ahead.end - ahead.start, total_bytes=self._total_bytes
                     )
                 self.plan = SequentialPlan(answers=(answer,), page_bytes=verdict.page_bytes)
+            case Ignored() if verdict.whole.n_bytes < self.planner.served_to:
+                self.planner.on_error(request.id, trio.current_time(), "lost")  # more than this was served
             case Ignored():
                 self.plan = SequentialPlan(answers=(verdict.whole,))
             case Ask():

@@ -129,7 +129,7 @@ class RingWriter:
         Cancelled: the bytes before the tail are stored.
         """
         pipe = self._pipe
-        slice_bytes = min(SLICE_BYTES, max(3, self._pipe.ahead_bytes // 4))
+        slice_bytes = min(SLICE_BYTES, max(3, pipe.ahead_bytes // 4), pipe.ahead_bytes)
         while answer.offset <= pipe.tail < answer.end:
             at = pipe.tail
             await self._wait_room(min(slice_bytes, answer.end - at))

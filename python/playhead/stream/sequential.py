@@ -17,7 +17,7 @@ import trio
 
 from playhead._core import Pipe, Planner
 from playhead.concurrency import unwrap_exception_group
-from playhead.errors import ContradictionError, PlayheadError, ServerError
+from playhead.errors import Base64Error, ContradictionError, PlayheadError, ServerError
 from playhead.limits import KIB
 from playhead.stream.answer import Answer
 from playhead.stream.range_support import Accept, Discard, RangeSupport
@@ -65,6 +65,10 @@ class Sequential:
     _ready: deque[Answer] = field(init=False)
     """Answers that were read and are not fed yet."""
     _feeding: Answer | None = None
+    _damaged_at: int | None = None
+    """The byte from which the newest damaged answer was read again."""
+    _rereads: bool = False
+    """True from a damaged answer until it is read again, after the one on its way."""
     _has_answer: bool = False
     _largest_bytes: int = 0
     _short_end: int | None = None
@@ -74,6 +78,7 @@ class Sequential:
 
     def __post_init__(self, plan: SequentialPlan) -> None:
         self._page_bytes, self._is_queue, self._ready = plan.page_bytes, plan.is_queue, deque(plan.answers)
+        self._has_answer = bool(plan.answers)
         for answer in plan.answers:
             self._note_length(answer)
         if plan.page_bytes is None and plan.answers:
@@ -93,12 +98,15 @@ class Sequential:
         while True:
             with trio.CancelScope() as self._scope:
                 await self._feed_all()
+                while self._rereads:
+                    await self._feed_all()
                 if not self._scope.cancel_called:  # a seek may have moved the tail away from the end
                     self.on_end()
                 await trio.sleep_forever()
 
     async def _feed_all(self) -> None:
         failure: PlayheadError | None = None
+        self._rereads = False
         with unwrap_exception_group():
             async with trio.open_nursery() as nursery:
                 send, receive = trio.open_memory_channel[Answer | PlayheadError](0)
@@ -110,7 +118,12 @@ class Sequential:
                     self._feeding = item  # after a seek, `_fetch` uses it again
                     self.planner.on_fed(trio.current_time(), max(0, item.end - self.pipe.tail))
                     del item
-                    await self.writer.feed(self._feeding)
+                    try:
+                        await self.writer.feed(self._feeding)
+                    except Base64Error:  # read once more, then an error
+                        if self._is_queue or self._damaged_at == self.pipe.tail:
+                            raise
+                        self._damaged_at, self._rereads = self.pipe.tail, True
                     self._feeding = None  # the last reference
                 nursery.cancel_scope.cancel()
         if failure is not None:
@@ -125,7 +138,7 @@ class Sequential:
                 self._ready.appendleft(self._feeding)
                 self._feeding = None
             try:
-                while (end := self.planner.end) is None or at < end[0]:
+                while ((end := self.planner.end) is None or at < end[0]) and not self._rereads:
                     answer = await self._next(at)
                     if answer is None:
                         return

@@ -158,6 +158,8 @@ impl Ending {
         }
         self.size = Size::Announced { total, exact };
         self.refute_size_below(self.received_to);
+        // An error answer at a size that was too large was no end.
+        self.accepted = self.accepted.filter(|end| !exact || end.at <= total);
         if self.accepted.is_some_and(|end| end.at < total) {
             self.refute_size();
         }

@@ -255,6 +255,72 @@ async def test_a_seek_back_keeps_the_pages_on_their_way(
             assert await stream.read_all() == DATA[len(got) - back_bytes :]
 
 
+async def test_a_seek_before_the_first_byte_goes_on_there_after_a_refusal(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    refused = {30_000: [ServerError("not yet", code=-32602)]}
+    pages = ScriptedPages(DATA, faults=refused, delay=lambda start, _, __: 0.1 if start <= 30_000 else 0.2)
+    async with open_stream(pages) as stream:
+        await trio.sleep(0.05)
+        n_reads = len(pages.reads)
+        await stream.seek(30_000)
+        assert await stream.read_all() == DATA[30_000:]
+    assert min(record.start for record in pages.reads[n_reads:]) == 30_000
+
+
+@pytest.mark.parametrize("ring_bytes", [1, 2, 4096])
+@pytest.mark.parametrize("server", [{"own_page_bytes": 5000}, {"ignore_range": True}])
+async def test_any_ring_is_big_enough_for_pages_that_are_not(
+    autojump_clock: trio.testing.MockClock, ring_bytes: int, server: dict[str, Any]
+) -> None:
+    options = StreamOptions(capacity_bytes=ring_bytes)
+    whole, _ = await read(ScriptedPages(DATA[:10_000], **server), options=options)
+    assert whole == DATA[:10_000]
+
+
+async def test_refused_probes_do_not_make_a_page_the_whole_of_a_resource_that_had_more(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    refused: list[ServerError] = []
+
+    def rewrite(start: int, page: Page) -> Page:
+        if page.n_bytes == 1 and refused:  # a probe, not a page
+            raise refused.pop()
+        return page
+
+    data = bytes(24_576)  # silence, of which only the lengths of answers can be judged
+    pages = ScriptedPages(data, rewrite=rewrite, delay=0.1)
+    async with open_stream(pages, options=StreamOptions(in_flight=1), size_bytes=len(data)) as stream:
+        for start in (1, 25_000, 147):
+            refused += [ServerError("busy", code=-32602)]
+            await stream.seek(start)
+            assert await stream.read_all() == data[start:]
+    assert not refused
+
+
+@pytest.mark.parametrize("server", [{"own_page_bytes": 200_000}, {"ignore_range": True}])
+async def test_a_refusal_or_a_damaged_answer_after_a_seek_is_read_again_though_ranges_are_ignored(
+    autojump_clock: trio.testing.MockClock, server: dict[str, Any]
+) -> None:
+    refused, damaged = ServerError("busy", code=-32602), 0
+
+    def rewrite(start: int, page: Page) -> Page:
+        nonlocal damaged
+        blob = page.blobs[0] if page.blobs else b""
+        if damaged == 2 and isinstance(blob, str):
+            page = Page(blobs=(blob[:-9] + "!" + blob[-8:],))
+        damaged += 1 if damaged else 0
+        return page
+
+    pages = ScriptedPages(DATA, delay=0.1, rewrite=rewrite, **server)
+    async with open_stream(pages, options=StreamOptions(capacity_bytes=131_072)) as stream:
+        await stream.read_all()
+        pages.faults, damaged = {0: [refused] if pages.ignore_range else [], 100: [refused]}, 2
+        await stream.seek(100)
+        assert await stream.read_all() == DATA[100:]
+        assert damaged > 2
+
+
 async def test_reads_are_sent_in_the_order_of_their_bytes(autojump_clock: trio.testing.MockClock) -> None:
     for _ in range(10):  # trio shuffles what it may
         pages = ScriptedPages(DATA[:20_000], delay=0.1)

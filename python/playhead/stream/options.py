@@ -148,13 +148,12 @@ class StreamOptions:
             _between("in_flight", self.in_flight, 1, 256)
         if self.capacity_bytes is not None:
             _between("capacity_bytes", self.capacity_bytes, 1, MAX_CAPACITY_BYTES)
-        if self.size_bytes is not None and self.size_bytes < 0:
-            raise UsageError(f"size_bytes: expected 0 or more, got {self.size_bytes}")
-        if self.max_bytes is not None and self.max_bytes < 0:
-            raise UsageError(f"max_bytes: expected 0 or more, got {self.max_bytes}")
+        for name, size in (("size_bytes", self.size_bytes), ("max_bytes", self.max_bytes)):
+            if size is not None and not (isinstance(size, int) and size >= 0):
+                raise UsageError(f"{name}: expected 0 or more, got {size!r}")
         for name, value in (("timeout", self.timeout), ("patience_seconds", self.patience_seconds)):
-            if not value > 0:
-                raise UsageError(f"{name}: expected more than 0 seconds, got {value}")
+            if not (isinstance(value, int | float) and value > 0):
+                raise UsageError(f"{name}: expected more than 0 seconds, got {value!r}")
 
     def ring_bytes(self) -> int:
         """Return the capacity of the ring, a power of two."""
@@ -165,8 +164,8 @@ class StreamOptions:
 
 
 def _between(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise UsageError(f"{name}: expected {low} to {high}, got {value}")
+    if not (isinstance(value, int) and low <= value <= high):
+        raise UsageError(f"{name}: expected {low} to {high}, got {value!r}")
 
 
 DEFAULT_OPTIONS = StreamOptions()

@@ -148,6 +148,8 @@ class StreamOptions:
             _between("in_flight", self.in_flight, 1, 256)
         if self.capacity_bytes is not None:
             _between("capacity_bytes", self.capacity_bytes, 1, MAX_CAPACITY_BYTES)
+        size: object
+        value: object  # a caller without a type checker may pass anything
         for name, size in (("size_bytes", self.size_bytes), ("max_bytes", self.max_bytes)):
             if size is not None and not (isinstance(size, int) and size >= 0):
                 raise UsageError(f"{name}: expected 0 or more, got {size!r}")
@@ -163,7 +165,7 @@ class StreamOptions:
         return 1 << (min(wanted, MAX_CAPACITY_BYTES) - 1).bit_length()
 
 
-def _between(name: str, value: int, low: int, high: int) -> None:
+def _between(name: str, value: object, low: int, high: int) -> None:
     if not (isinstance(value, int) and low <= value <= high):
         raise UsageError(f"{name}: expected {low} to {high}, got {value!r}")
 

@@ -148,12 +148,13 @@ class StreamOptions:
             _between("in_flight", self.in_flight, 1, 256)
         if self.capacity_bytes is not None:
             _between("capacity_bytes", self.capacity_bytes, 1, MAX_CAPACITY_BYTES)
-        size: object
-        value: object  # a caller without a type checker may pass anything
-        for name, size in (("size_bytes", self.size_bytes), ("max_bytes", self.max_bytes)):
+        # `object`, because a caller without a type checker may pass anything.
+        sizes: dict[str, object] = {"size_bytes": self.size_bytes, "max_bytes": self.max_bytes}
+        for name, size in sizes.items():
             if size is not None and not (isinstance(size, int) and size >= 0):
                 raise UsageError(f"{name}: expected 0 or more, got {size!r}")
-        for name, value in (("timeout", self.timeout), ("patience_seconds", self.patience_seconds)):
+        times: dict[str, object] = {"timeout": self.timeout, "patience_seconds": self.patience_seconds}
+        for name, value in times.items():
             if not (isinstance(value, int | float) and value > 0):
                 raise UsageError(f"{name}: expected more than 0 seconds, got {value!r}")
 

@@ -987,6 +987,11 @@ class VorbisStream:
         those returned, and those of the same page."""
 
     @property
+    def lost_frames(self) -> int:
+        """Frames that the pages' times count since the beginning or the last `restart`, and that were not
+        decoded, because their pages are damaged or missing."""
+
+    @property
     def page_bytes(self) -> int:
         """Size of the newest page, in bytes."""
 

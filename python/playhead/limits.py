@@ -6,9 +6,9 @@ is the field's name). Pass your own `Limits(...)` to `playhead.connect` to chang
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from playhead.errors import LimitError
+from playhead.errors import LimitError, UsageError
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -17,7 +17,8 @@ GIB = 1024 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a session for its server. Sizes are bytes, times are seconds."""
+    """Limits of a session for its server. Sizes are bytes, times are seconds. Raises `UsageError` for what is
+    not a number of 0 or more."""
 
     message_bytes: int = 64 * MIB
     """One JSON-RPC message: a line, a frame, an HTTP body or one SSE event."""
@@ -111,6 +112,12 @@ class Limits:
     tool_use_chars: int = MIB
     """One call that a model writes into its text (prompt mode), including its tags: enough for a long
     file."""
+
+    def __post_init__(self) -> None:
+        for name in (field.name for field in fields(self)):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and value >= 0):
+                raise UsageError(f"Limits.{name}: expected a number of 0 or more, got {value!r:.80}")
 
 
 DEFAULT_LIMITS = Limits()

@@ -65,6 +65,12 @@ impl VorbisStream {
         lock(&self.0).decoded()
     }
 
+    /// The frames of missing pages.
+    #[getter]
+    fn lost_frames(&self) -> u64 {
+        lock(&self.0).lost_frames()
+    }
+
     /// True after the last page of the newest logical stream.
     #[getter]
     fn has_ended(&self) -> bool {

@@ -157,6 +157,7 @@ pub struct Vorbis {
     pcm: Vec<i16>,
     frames: u64,
     packet_bytes: u64,
+    lost_frames: u64,
     page_bytes: usize,
     is_over: bool,
     fault: Option<Fault>,
@@ -196,6 +197,13 @@ impl Vorbis {
     #[must_use]
     pub fn decoded(&self) -> (u64, u64) {
         (self.packet_bytes, self.frames)
+    }
+
+    /// The frames that the pages' times count since the beginning or the last `restart`, and that were not decoded:
+    /// their pages are damaged or missing.
+    #[must_use]
+    pub fn lost_frames(&self) -> u64 {
+        self.lost_frames
     }
 
     /// Returns whether the last page of the newest logical stream was read.
@@ -399,6 +407,7 @@ impl Vorbis {
                     let cut = frames.min(usize::try_from(excess).unwrap_or(frames));
                     self.pcm.truncate(self.pcm.len() - cut * channels);
                 }
+                self.lost_frames += u64::try_from(-excess).unwrap_or(0);
                 self.timing = Timing::At(granule);
             }
         }

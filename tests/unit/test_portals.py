@@ -1053,3 +1053,13 @@ async def test_in_guest_mode_no_portal_is_needed() -> None:
         done_callback=lambda outcome: done.set_result(outcome.unwrap()),
     )
     assert await done == "so be it"
+
+
+@under_asyncio
+async def test_what_belongs_to_trio_says_so_in_asyncio() -> None:
+    async with playhead.asyncio_portal() as portal:
+        session = await portal.enter(playhead.connect(MCPServer("empty")))
+        player = await portal.enter(Player(NullSink()))
+        for call, name in ((session.list_tools, "Session"), (player.next, "Player")):
+            with pytest.raises(UsageError, match=f"{name}: expected trio, got a running asyncio loop"):
+                await call()

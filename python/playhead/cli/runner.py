@@ -183,7 +183,8 @@ def fail(
         message = message_of(error, options=options)
     else:
         # An OS error is about one of the user's files, because a failure of a peer is a PlayheadError.
-        message = f"{error.filename or 'a file'}: {error.strerror or error}"
+        nameless = "the current directory" if isinstance(error, FileNotFoundError) else "a file"
+        message = f"{error.filename or nameless}: {error.strerror or error}"
         if error.errno == errno.ENOSPC:
             message += "; free some space, or write elsewhere"
         if error.filename == "stdout":

@@ -231,7 +231,7 @@ class Terminal:
                 while len(table.columns) <= len(names):
                     table.add_column(overflow="fold")
                 table.add_row(*map(_text, map(escape_line, names)), _text(escape(self.redacted(text))))
-            with self.out.capture() as captured:
+            with naming_stdout(), self.out.capture() as captured:
                 self.out.print(table, soft_wrap=False)
             lines = [line.rstrip() for line in captured.get().splitlines()]  # rich pads to the column width
             if table.row_count:

@@ -40,7 +40,8 @@ def trust(
         from playhead.config.trust import SERVERS_FILES, TOOL_FILES, Trust, project_files
 
         if not directory.is_dir():
-            raise UsageError(f"{directory}: expected a directory")
+            kind = "a file" if directory.exists() else "no such file"
+            raise UsageError(f"{directory}: expected a directory, got {kind}")
         files = project_files((*SERVERS_FILES, *TOOL_FILES), directory)
         if not files:
             names = ", ".join((*SERVERS_FILES, *TOOL_FILES))

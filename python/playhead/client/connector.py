@@ -56,7 +56,7 @@ Target = Union[StartedServer, ServerConfig, str, Sequence[str], SdkServer]  # no
 async def connect(
     target: Target,
     *,
-    config: Path | None = None,
+    config: Path | str | None = None,
     limits: Limits = DEFAULT_LIMITS,
     mode: str | None = None,
     auth: httpx2.Auth | None = None,
@@ -97,7 +97,7 @@ async def connect(
     require_trio("connect")
     resolved: StartedServer | ServerConfig | SdkServer
     if isinstance(target, str):
-        resolved = resolve_target(target, config)
+        resolved = resolve_target(target, None if config is None else Path(config))
     elif isinstance(target, Sequence):
         resolved = from_command(target)
     else:

@@ -145,7 +145,7 @@ def find_servers(
     if servers is None:
         raise ConfigError(
             f"no servers file: neither ./{DEFAULT_FILE} nor {user_directory(environment) / DEFAULT_FILE}"
-            " exists; create one, or name it (--config FILE)"
+            " exists; create one, or name another file"
         )
     return servers
 
@@ -315,6 +315,9 @@ def is_websocket(url: str) -> bool:
 
 def from_command(command: Sequence[str]) -> ServerConfig:
     """Return a server that is started as `command`: the program and its arguments."""
-    if not command:
+    if not command or not command[0]:
         raise ConfigError("the command is empty; give the program and its arguments")
+    for index, part in enumerate(command):
+        if not isinstance(part, str):
+            raise ConfigError(f"the command's item {index}: expected a string, got {part!r:.80}")
     return ServerConfig(name=Path(command[0]).name, command=tuple(command))

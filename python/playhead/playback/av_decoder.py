@@ -125,6 +125,8 @@ class AvDecoder:
         while not self._is_closed:
             with _DecodeErrors(self._name):
                 if not self._fill():
+                    if (end := self._packets.end_frame) is not None:
+                        self.duration_seconds = end / self.format.rate_hz
                     return b""
                 frame, begin = self._pending.pop(0)
                 if (frame.rate, frame.layout.nb_channels) != (self.format.rate_hz, self.format.channels):

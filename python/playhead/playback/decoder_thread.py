@@ -89,6 +89,8 @@ class DecoderThread:
         self.position_is_exact = True
         self.is_truncated = False
         """True if the stream was decoded to its end, and its container announces more."""
+        self.announced_seconds: float | None = None
+        """The duration that the container states by the end of the stream; in Ogg, its last page does."""
         self._last_rate: float | None = None
         self._rate_hz = rate_hz
         self._channels = channels
@@ -201,7 +203,7 @@ class DecoderThread:
         try:
             with naming(self._media.title):
                 self._decode_rest(decoder, buffer)
-            self.is_truncated = _falls_short(decoder)
+            self.announced_seconds, self.is_truncated = decoder.duration_seconds, _falls_short(decoder)
             buffer.finish()
         except Exception as error:  # every error of a reader must reach the sink, too
             if buffer.closed and isinstance(error, ClosedError):

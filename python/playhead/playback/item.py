@@ -228,7 +228,8 @@ class Item:
         """The duration by the container or the list of segments; None while the source grows."""
         if self._reader is not None and (live := self._reader.live) is not None:
             return live.duration_seconds
-        return None if self.is_live else self._duration_seconds
+        announced = None if self._decoding is None else self._decoding.announced_seconds
+        return None if self.is_live else self._duration_seconds or announced
 
     def _in_hand_seconds(self) -> float:
         """Return the audio that the sink can still take without another byte of the source."""

@@ -324,8 +324,11 @@ class PcmBuffer:
 
     def set_duck(self, gain: float, *, ramp_seconds: float) -> None:
         """Set a second gain, which is multiplied with the volume's gain, over a ramp."""
-        frames = int(ramp_seconds * self.format.rate_hz)
+        frames = self._ramp_frames(ramp_seconds)
         self.playout.set_duck(gain, ramp_frames=frames if self.frames else 0)
+
+    def _ramp_frames(self, seconds: float) -> int:
+        return min(int(seconds * self.format.rate_hz), 0xFFFF_FFFF)
 
     def interrupt(self) -> None:
         """Make one `wait_room` of the decoder's thread return False: the current call, or the next one that
@@ -335,7 +338,7 @@ class PcmBuffer:
     def fade_out(self, seconds: float) -> None:
         """Fade out over `seconds`, and close the buffer once the sink has taken the fade. Close it at once if
         nothing of it is heard."""
-        self.playout.stop(fade_frames=int(seconds * self.format.rate_hz))
+        self.playout.stop(fade_frames=self._ramp_frames(seconds))
         self.fades_out = not self.closed
         self.settle()
 

@@ -273,9 +273,11 @@ class Player:
         """Stop playing and reading, and empty the queue. Returns within 100 ms, whatever the network does.
 
         The audio fades out over `fade_seconds`; the call waits for at most 65 ms of them. The queue is
-        emptied as by mpv's `stop`, so that the next enqueued item is heard next. Cancelled: the item stops
-        all the same.
+        emptied as by mpv's `stop`, so that the next enqueued item is heard next. Raises `UsageError`, and
+        stops nothing, for a negative time. Cancelled: the item stops all the same.
         """
+        if not 0.0 <= fade_seconds < math.inf:
+            raise UsageError(f"stop: expected a fade of 0.0 or more seconds, got {fade_seconds}")
         self._stops += 1
         self._controller.queue.replace(())
         await self._controller.halt(fade_seconds=fade_seconds)
@@ -388,7 +390,7 @@ class Player:
         """
         item = self._controller.item
         origin = 0.0 if item is None else item.position_seconds
-        return await self.seek(max(0.0, origin + seconds))
+        return await self.seek(max(origin + seconds, 0.0))  # NaN stays, and `seek` rejects it
 
     async def go_live(self) -> None:
         """Continue a live item at its newest part, about a second before its present end, paused or not.
@@ -478,6 +480,7 @@ class Player:
     async def _serialized(self) -> AsyncIterator[Callable[[], bool]]:
         """Run one call at a time. Yields a function that returns False once a later `stop` has overtaken the
         call, which then does nothing more. It raises `ClosedError` if the player is not open."""
+        require_trio("Player")
         stops = self._stops
 
         def go_on() -> bool:

@@ -29,7 +29,7 @@ class VorbisDecoder:
     """A `PcmDecoder` of Ogg Vorbis."""
 
     duration_seconds: float | None = None
-    """Unknown: only the last page of the file states it."""
+    """Unknown before the end: only the last page of the file states it."""
     position_is_exact = True
 
     def __init__(self, source: DecoderSource) -> None:
@@ -72,6 +72,9 @@ class VorbisDecoder:
             self._byte_rate.add(packet_bytes, frames / self.format.rate_hz)
             is_large = self._source.holds_large_piece(self.bytes_per_second)
             self._frames = self._large_frames if is_large else PIECE_FRAMES
+        elif not self.lacks_end:
+            whole_frames = self.position_frames + self._stream.lost_frames
+            self.duration_seconds = whole_frames / self.format.rate_hz
         return pcm
 
     def _decode(self, frames: int) -> bytes:

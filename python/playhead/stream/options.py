@@ -148,13 +148,15 @@ class StreamOptions:
             _between("in_flight", self.in_flight, 1, 256)
         if self.capacity_bytes is not None:
             _between("capacity_bytes", self.capacity_bytes, 1, MAX_CAPACITY_BYTES)
-        if self.size_bytes is not None and self.size_bytes < 0:
-            raise UsageError(f"size_bytes: expected 0 or more, got {self.size_bytes}")
-        if self.max_bytes is not None and self.max_bytes < 0:
-            raise UsageError(f"max_bytes: expected 0 or more, got {self.max_bytes}")
-        for name, value in (("timeout", self.timeout), ("patience_seconds", self.patience_seconds)):
-            if not value > 0:
-                raise UsageError(f"{name}: expected more than 0 seconds, got {value}")
+        # `object`, because a caller without a type checker may pass anything.
+        sizes: dict[str, object] = {"size_bytes": self.size_bytes, "max_bytes": self.max_bytes}
+        for name, size in sizes.items():
+            if size is not None and not (isinstance(size, int) and size >= 0):
+                raise UsageError(f"{name}: expected 0 or more, got {size!r}")
+        times: dict[str, object] = {"timeout": self.timeout, "patience_seconds": self.patience_seconds}
+        for name, value in times.items():
+            if not (isinstance(value, int | float) and value > 0):
+                raise UsageError(f"{name}: expected more than 0 seconds, got {value!r}")
 
     def ring_bytes(self) -> int:
         """Return the capacity of the ring, a power of two."""
@@ -164,9 +166,9 @@ class StreamOptions:
         return 1 << (min(wanted, MAX_CAPACITY_BYTES) - 1).bit_length()
 
 
-def _between(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise UsageError(f"{name}: expected {low} to {high}, got {value}")
+def _between(name: str, value: object, low: int, high: int) -> None:
+    if not (isinstance(value, int) and low <= value <= high):
+        raise UsageError(f"{name}: expected {low} to {high}, got {value!r}")
 
 
 DEFAULT_OPTIONS = StreamOptions()

@@ -6,7 +6,7 @@ import os
 import secrets
 import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -53,7 +53,8 @@ async def whole_file(path: Path) -> AsyncIterator[BinaryIO]:
                 file.close()
             partial.replace(path)
         except BaseException as error:  # a cancellation too: no file is left behind
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):  # in a directory that cannot be written there is none
+                partial.unlink()
             if isinstance(error, OSError):
                 error.filename = os.fspath(path)  # an error of a full disk has no name
             raise

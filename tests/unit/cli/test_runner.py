@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,3 +86,17 @@ def test_an_error_before_the_deadline_is_the_error(capsys: pytest.CaptureFixture
     assert code == 1
     assert report["error"]["offset"] == 7
     assert said == "error: starved; --patience SECONDS waits longer"
+
+
+def test_a_current_directory_that_is_gone_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def command(terminal: Terminal, report: Report) -> int:
+        Path.cwd()
+        return 0
+
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    code, report, _ = run(command, capsys)
+    assert (code, report["error"]["message"]) == (2, "the current directory: No such file or directory")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.cli.terminal import escape, escape_line
+from playhead.cli.terminal import Terminal, escape, escape_line, give_up
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,12 @@ def test_nothing_escaped_can_address_a_terminal(text: str) -> None:
     shown = escape(text)
     shown.encode("utf-8")
     assert not {unicodedata.category(char) for char in shown if char not in "\n\t"} & {"Cc", "Cs", "Zl", "Zp"}
+
+
+def test_rows_on_a_full_disk_name_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w", buffering=1) as full, monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            Terminal(json_output=False).show_rows([("a", "b" * 10_000)])
+        give_up(full)
+    assert caught.value.filename == "stdout"

@@ -90,3 +90,9 @@ async def test_a_child_that_outlives_the_server_has_time_to_end_after_sigterm(
             nursery.start_soon(partial(server.stop, quick=False))
             assert await server.stdout.receive_some() == b"saved\n"
             mock_clock.jump(QUICK_GRACE_SECONDS)
+
+
+async def test_a_directory_is_not_started(tmp_path: Path) -> None:
+    with pytest.raises(ConnectError, match="expected a program, got a directory; name a program in it"):
+        async with connect((str(tmp_path),)):
+            pass

@@ -73,6 +73,17 @@ async def test_a_file_without_the_mark_of_its_end_is_reported(kind: str, reader:
 
 
 @READERS
+@pytest.mark.parametrize("kind", ["vorbis", "opus"])
+async def test_pages_that_are_missing_in_the_middle_are_reported(kind: str, reader: MakeReader) -> None:
+    data = bytearray(data_of(kind))
+    data[len(data) // 2 : len(data) // 2 + 20_000] = bytes(20_000)
+    state, end = await play(bytes(data), reader)
+    seconds = 60 if kind == "vorbis" else test_av_decoder.SECONDS
+    assert 5 < state.position_seconds < seconds - 0.2
+    assert state.finding == f"ended at {state.position_seconds:.1f} of {seconds:.1f} s" == end.finding
+
+
+@READERS
 @pytest.mark.parametrize(
     "kind", [*STATED, "cbr-bare", "vbr-bare", "vorbis", "m4a, index first", "alac", "webm", *MARKED_AV]
 )

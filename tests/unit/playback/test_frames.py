@@ -524,3 +524,11 @@ async def test_a_player_goes_on_gapless_holds_and_seeks_in_frames(tmp_path: Path
     begin = cut + 2 * 5 * SPEECH.rate_hz
     found = source.find(after, begin)
     assert begin <= found <= begin + 2 * 3 * FRAME, "the samples of five seconds into the second item"
+
+
+async def test_a_file_on_a_full_disk_is_named(tmp_path: Path, patient_clock: MockClock) -> None:
+    path = tmp_path / "full.frames"
+    path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as caught:
+        await FrameFileSink(path).play(PcmSequence(buffer_of(pcm_of(2 * FRAME), SPEECH)))
+    assert caught.value.filename == str(path)

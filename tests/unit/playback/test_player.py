@@ -858,6 +858,18 @@ async def test_a_stop_waits_for_the_sink_to_take_the_fade_but_not_for_long() -> 
         assert player.snapshot().status is Status.STOPPED
 
 
+async def test_times_that_are_none_are_refused_and_long_ones_are_taken() -> None:
+    async with Player(NullSink(real_time=True)) as player:
+        await player.play(piece("chord.wav"))
+        for seconds in (-1.0, math.nan, math.inf):
+            with pytest.raises(UsageError, match=r"stop: expected a fade of 0\.0 or more seconds, got"):
+                await player.stop(fade_seconds=seconds)
+        with pytest.raises(UsageError, match=r"seek: expected 0\.0 or more seconds, got nan"):
+            await player.seek_by(math.nan)
+        player.duck(attack_seconds=1e9)
+        await player.stop(fade_seconds=1e9)
+
+
 @pytest.mark.parametrize("call", [Player.stop, Player.next])
 async def test_a_program_that_was_busy_while_the_sound_faded_has_stopped_it_all_the_same(
     call: Callable[[Player], Awaitable[None]], mock_clock: MockClock

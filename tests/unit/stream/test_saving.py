@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tty
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import trio
@@ -58,6 +60,28 @@ async def test_a_failed_write_names_the_file_that_was_asked_for(tmp_path: Path) 
     with pytest.raises(OSError, match="No such file") as caught:
         async with whole_file(path):
             pass
+    assert caught.value.filename == str(path)
+
+
+@pytest.mark.parametrize("writer", ["whole_file", "wave"])
+async def test_a_read_only_directory_is_refused_with_the_name_that_was_asked_for(
+    writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object, *_args: object, **_options: object) -> NoReturn:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))  # also for what does not exist
+
+    for name in ("open", "unlink"):
+        monkeypatch.setattr(Path, name, refuse)
+    monkeypatch.setattr("playhead.stream.saving._create", refuse)
+    path = tmp_path / "song.wav"
+    with pytest.raises(OSError, match="Read-only") as caught:  # noqa: PT012 - one of two writers
+        if writer == "wave":
+            await WaveSink(path).play(
+                PcmSequence(buffer_of(tone(PcmFormat(rate_hz=8000, channels=1), frames=10)))
+            )
+        else:
+            async with whole_file(path):
+                pass
     assert caught.value.filename == str(path)
 
 

@@ -41,6 +41,7 @@ from playhead.client.session.streams import (
 )
 from playhead.client.session.supervisor import Supervisor
 from playhead.client.session.tool_calls import ToolCaller
+from playhead.concurrency import require_trio
 from playhead.config.servers import ServerConfig
 from playhead.content.audio import is_audio
 from playhead.content.blocks import parse_block
@@ -619,6 +620,7 @@ class Session:
         If the server requires input, the request is sent again with it. `rounds` counts how often that has
         happened; None returns such an answer to the caller instead.
         """
+        require_trio("Session")
         if not options["silent_seconds"] > 0:
             raise UsageError(f"expected a timeout above 0 seconds, got {options['silent_seconds']}")
         connection = await self._supervisor.connection()

@@ -222,6 +222,8 @@ def _cannot_start(program: str, error: OSError | ValueError, cwd: str | os.PathL
         case FileNotFoundError():
             named = "" if os.sep in program else ", or pass the servers file that names it (--config)"
             return begin + f"no such command; install it, correct its name or give its full path{named}"
+        case PermissionError() if Path(program).is_dir():
+            return begin + "expected a program, got a directory; name a program in it"
         case PermissionError():
             return (
                 begin + "permission denied; make it executable (chmod +x), or name the program that runs it"

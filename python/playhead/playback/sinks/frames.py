@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -416,6 +416,13 @@ class FrameFileSink(FramesSink):
 
     async def _write(self, event: FrameEvent) -> None:
         data = event.data if isinstance(event, AudioFrame) else b""
+        await trio.to_thread.run_sync(self._append_record, len(data).to_bytes(4, "big") + data)
+
+    def _append_record(self, record: bytes) -> None:
         assert self._file is not None
-        record = len(data).to_bytes(4, "big") + data
-        await trio.to_thread.run_sync(self._file.write, record)
+        try:
+            while record:  # a disk that becomes full takes a part of it
+                record = record[self._file.write(record) :]
+        except OSError as error:
+            error.filename = fspath(self._path)  # a full disk gives no name
+            raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from os import PathLike, fspath
@@ -72,7 +73,8 @@ class AudioFileSink(ABC):
             raise
         finally:
             if is_file:
-                part.unlink(missing_ok=True)
+                with suppress(OSError):  # in a directory that cannot be written there is none
+                    part.unlink()
         return path
 
     @abstractmethod

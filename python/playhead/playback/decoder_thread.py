@@ -218,6 +218,7 @@ class DecoderThread:
         while True:
             self._seek_if_wanted(decoder, buffer)
             try:
+                begin = decoder.position_frames
                 pcm = memoryview(decoder.read()).cast("B")
             except TimeoutError:
                 if not self._is_interrupted:
@@ -226,6 +227,10 @@ class DecoderThread:
                 if not self._seek_if_wanted(decoder, buffer):
                     self._stay(decoder, buffer)
                 continue
+            skipped = decoder.position_frames - begin - len(pcm) // buffer.format.frame_bytes
+            if pcm and skipped > 0:
+                buffer.skip(begin, skipped)
+                self.position_is_exact = decoder.position_is_exact
             if (landed := self._landed) is not None:
                 landed.is_past_end = not pcm
                 self._answer(landed)

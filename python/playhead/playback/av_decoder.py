@@ -255,6 +255,15 @@ class _File(io.RawIOBase):
             if self._failure is not None:
                 raise self._failure
 
+    @property
+    def is_interrupted(self) -> bool:
+        """True if a seek has interrupted a read. FFmpeg takes that for the end, and cannot resume."""
+        return isinstance(self._failure, TimeoutError)
+
+    def rewind(self) -> None:
+        """Begin anew, for another demuxer."""
+        self._position, self._failure = 0, None
+
     def is_end(self, offset: int) -> bool:
         return offset == (self._source.offset if self._source.is_at_end else self._source.size_bytes)
 
@@ -265,7 +274,7 @@ class _File(io.RawIOBase):
             if self._position != self._source.offset:
                 self._source.restart(self._position)
                 self._source.audio_began()
-            data = self._take(size)
+            data = self._source.take(size)
             self._check(data)
             self._position = self._source.offset  # farther on if the server has dropped bytes
         except Exception as error:  # noqa: BLE001  # raised by `reading`
@@ -281,13 +290,6 @@ class _File(io.RawIOBase):
             )
         if self._is_mp4 and (self.tables.is_fragmented or not self.is_open):
             self.tables.feed(self._position, data, taken_bytes=self.taken_bytes)
-
-    def _take(self, size: int) -> bytes:
-        while True:
-            try:
-                return self._source.take(size)
-            except TimeoutError:  # interrupted by a seek; FFmpeg cannot resume after an error, so read again
-                continue
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if whence == io.SEEK_CUR:
@@ -405,10 +407,12 @@ class _Container(_Packets):
         run_up = _RUN_UPS.get(self._stream.codec_context.name, AAC_RUN_UP * 2048)
         assert self._unit is not None
         begin = (frame - run_up) / self._rate_hz
-        if begin < 0:  # FFmpeg does not seek to the priming before the beginning
+        # FFmpeg does not seek to the priming before the beginning.
+        if begin < 0 or self._file.is_interrupted:
             self._container.close()
-            self._file.seek(0)
+            self._file.rewind()
             self._open()
+        if begin < 0:
             return
         try:
             with self._file.reading():

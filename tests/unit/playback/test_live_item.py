@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -15,7 +16,7 @@ from playhead.playback import ItemStart, Player, Status
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import RangeStream
 from playhead.stream.source import Playable
-from tests.live_kit import LiveMedia, MemoryWeb
+from tests.live_kit import LiveMedia, MemoryWeb, hls_files
 from tests.servers.growth import Growth
 from tests.servers.wave import wave_header
 from tests.unit.playback.pieces import DATA, fast, wait_until
@@ -103,3 +104,23 @@ async def test_an_item_whose_server_has_dropped_the_place_goes_to_the_earliest_p
         growth.schedule = [(0.0, len(SILENCE))]
         await player.wait_finished()
         assert player.snapshot().position_seconds == 400_000 / 4 / 44_100
+
+
+@pytest.mark.parametrize("form", ["adts", "fmp4"])
+async def test_a_file_that_grows_is_sought_in_after_its_last_audio(form: str, run_directory: Path) -> None:
+    piece = hls_files(form, run_directory)
+    head = piece.files.get("init.mp4", b"")
+    data, present = head + b"".join(piece.segments), head + b"".join(piece.segments[:3])
+    growth = Growth(data=data, schedule=[(0.0, len(present)), (1000.0, len(data))])
+    async with Player(fast()) as player:
+        await player.play(GrowingMedia(growth))
+        await wait_until(lambda: player.snapshot().position_seconds > 2.9)
+        with trio.fail_after(20):
+            assert await player.seek(2.2)
+            await wait_until(lambda: player.snapshot().position_seconds > 2.9)
+            await player.go_live()
+            assert await player.seek(0.5)
+            await wait_until(lambda: player.snapshot().position_seconds > 2.9)
+        growth.schedule = [(0.0, len(data))]
+        await player.wait_finished()
+        assert player.snapshot().position_seconds == pytest.approx(4.0, abs=0.1)

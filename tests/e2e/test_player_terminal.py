@@ -148,4 +148,4 @@ def test_in_a_pipe_nothing_is_drawn_and_no_key_is_read(tmp_path: Path) -> None:
     path = tmp_path / "short.wav"
     path.write_bytes(wave_header(4410) + bytes(4410))
     done = playhead("play", path, "--sink", "null", stdin=b"qqq")
-    assert (done.code, done.stdout, done.stderr) == (0, b"", "played 0:00, underruns 0\n")
+    assert (done.code, done.stdout, done.stderr) == (0, b"", "played 0.1 s, underruns 0\n")

@@ -116,7 +116,8 @@ def play(
         seconds = report["position_seconds"]
         assert isinstance(seconds, float)
         drops = f", drop-outs of the device {count}" if (count := report["device_underruns"]) else ""
-        terminal.say(f"played {clock(seconds)}, underruns {report['underruns']}{drops}", style="green")
+        length = f"{max(seconds, 0.1):.1f} s" if 0.0 < seconds < 1.0 else clock(seconds)
+        terminal.say(f"played {length}, underruns {report['underruns']}{drops}", style="green")
         return EXIT_FAILED if report["truncated"] else EXIT_DONE
 
     async def from_sources(words: Sequence[str], terminal: Terminal, report: Report) -> int:

@@ -222,6 +222,8 @@ def resolve_target(
         raise ConfigError("the server is empty; give a name from the servers file, a URL, or a command")
     if config_path is not None and len(command) == 1 and hint:
         raise ConfigError(f"{config_path}: no server {text!r}{hint}")
+    if len(command) == 1 and hint and shutil.which(command[0], path=environment.get("PATH")) is None:
+        raise ConfigError(f"no server or program {text!r}{hint}")
     return from_command(command)
 
 

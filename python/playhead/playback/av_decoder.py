@@ -27,7 +27,7 @@ from av.stream import Discard
 
 from playhead._core import OggPage, OggReader
 from playhead.content.audio import AudioFormat
-from playhead.content.coded_frames import ADTS_BYTES, adts_frame
+from playhead.content.coded_frames import ADTS_BYTES, adts_frame, find_frame
 from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
 from playhead.playback.byte_rate import ByteRate
 from playhead.playback.containers.adts import AAC_RUN_UP, AdtsLocator
@@ -36,7 +36,7 @@ from playhead.playback.containers.mp4 import Mp4Tables
 from playhead.playback.containers.ogg import page_before
 from playhead.playback.decoder_source import MOST_HEADER_BYTES, STEP_BYTES, DecoderSource
 from playhead.playback.formats import PcmFormat, SampleFormat, require_playable
-from playhead.playback.seek_search import SeekPoint
+from playhead.playback.seek_search import SeekPoint, look_for
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -143,8 +143,9 @@ class AvDecoder:
             stop = len(pcm) if end is None else max(0, end - begin) * self.format.frame_bytes
             pcm = pcm[max(0, self.position_frames - begin) * self.format.frame_bytes : stop]
             if pcm:
-                self.position_frames = max(begin, self.position_frames)
-                self.position_frames += len(pcm) // self.format.frame_bytes
+                skipped = max(0, begin - self.position_frames)
+                self._started_frames += skipped
+                self.position_frames += skipped + len(pcm) // self.format.frame_bytes
                 self._byte_rate.add(
                     max(1, self._packets.taken_bytes - self._started_bytes),
                     (self.position_frames - self._started_frames) / self.format.rate_hz,
@@ -256,6 +257,15 @@ class _File(io.RawIOBase):
             if self._failure is not None:
                 raise self._failure
 
+    @property
+    def is_interrupted(self) -> bool:
+        """True if a seek has interrupted a read. FFmpeg takes that for the end, and cannot resume."""
+        return isinstance(self._failure, TimeoutError)
+
+    def rewind(self) -> None:
+        """Begin anew, for another demuxer."""
+        self._position, self._failure = 0, None
+
     def is_end(self, offset: int) -> bool:
         return offset == (self._source.offset if self._source.is_at_end else self._source.size_bytes)
 
@@ -266,9 +276,9 @@ class _File(io.RawIOBase):
             if self._position != self._source.offset:
                 self._source.restart(self._position)
                 self._source.audio_began()
-            data = self._take(size)
+            data = self._source.take(size)
             self._check(data)
-            self._position += len(data)
+            self._position = self._source.offset  # farther on if the server has dropped bytes
         except Exception as error:  # noqa: BLE001  # raised by `reading`
             self._failure = error
             return b""
@@ -282,13 +292,6 @@ class _File(io.RawIOBase):
             )
         if self._is_mp4 and (self.tables.is_fragmented or not self.is_open):
             self.tables.feed(self._position, data, taken_bytes=self.taken_bytes)
-
-    def _take(self, size: int) -> bytes:
-        while True:
-            try:
-                return self._source.take(size)
-            except TimeoutError:  # interrupted by a seek; FFmpeg cannot resume after an error, so read again
-                continue
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if whence == io.SEEK_CUR:
@@ -406,10 +409,12 @@ class _Container(_Packets):
         run_up = _RUN_UPS.get(self._stream.codec_context.name, AAC_RUN_UP * 2048)
         assert self._unit is not None
         begin = (frame - run_up) / self._rate_hz
-        if begin < 0:  # FFmpeg does not seek to the priming before the beginning
+        # FFmpeg does not seek to the priming before the beginning.
+        if begin < 0 or self._file.is_interrupted:
             self._container.close()
-            self._file.seek(0)
+            self._file.rewind()
             self._open()
+        if begin < 0:
             return
         try:
             with self._file.reading():
@@ -488,6 +493,8 @@ class _Ogg(_Packets):
                 self._begin = self._begin_granule(page, packets)
             if page.is_last and page.granule is not None:  # the rest of its last packet is padding
                 self.end_frame = page.granule - (self._begin or 0)
+            if self._is_opus and page.granule is not None and self._source.take_skipped():
+                self._next = page.granule - (self._begin or 0) - sum(map(_opus_samples, packets))
             yield from packets
 
     def _begin_granule(self, page: OggPage, packets: list[bytes]) -> int:
@@ -586,6 +593,14 @@ class _Adts(_Packets):
         header = adts_frame(data, 0)
         if header is not None:
             data = self._source.peek(header.size_bytes)
+        if missing_bytes := self._source.leave_gap():
+            offset = self._source.offset
+            at = look_for(self._source, offset, lambda data: find_frame(data, adts_frame)) or 0
+            self._source.take(at)
+            missing_bytes += at
+            self._next += round(missing_bytes / self._locator.mean_bytes) * self._locator.samples
+            self.position_is_exact = False
+            return []
         if header is None or len(data) < header.size_bytes:
             if self._source.broken is not None:
                 raise self._source.broken

@@ -131,10 +131,13 @@ class ConvertedDecoder:
 
     def read(self) -> Buffer:
         while not len(memoryview(pcm := self._converter.read())):
+            before, own = self._decoder.position_frames, self._decoder.format
             piece = self._decoder.read()
-            if not len(memoryview(piece)):
+            if not (piece_bytes := memoryview(piece).nbytes):
                 return b""
             self._converter.feed(piece)
+            skipped = self._decoder.position_frames - before - piece_bytes // own.frame_bytes
+            self.position_frames += skipped * self.format.rate_hz // own.rate_hz
         self.position_frames += memoryview(pcm).nbytes // self.format.frame_bytes
         return pcm
 

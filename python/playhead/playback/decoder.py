@@ -325,7 +325,7 @@ class MiniaudioDecoder:
             most_frames = min(most_frames, max(0, self._end_frames - self.position_frames))
         frames, result = self._native.read(self._buffer, most_frames) if most_frames else (0, _lib.MA_SUCCESS)
         if frames:
-            self.position_frames += frames
+            self.position_frames += frames + self._skipped_frames()
             self._source.time.add_audio(frames / self.format.rate_hz)
             return frames
         self.close()
@@ -337,6 +337,16 @@ class MiniaudioDecoder:
                 "damaged"
             )
         return 0
+
+    def _skipped_frames(self) -> int:
+        """Return the length of what the stream lacks before the newest audio."""
+        if not (skipped_bytes := self._source.take_skipped(self._lookahead_bytes)):
+            return 0
+        self.position_is_exact &= self._encoding is miniaudio.FileFormat.WAV
+        frame_bytes = self._locator.bytes_per_frame or self._bytes_per_frame
+        skipped = self._converted(round(skipped_bytes / frame_bytes))
+        self._started_frames += skipped
+        return skipped
 
     def seek(self, frame: int) -> None:
         self._source.seek_or_stay(self._seek, frame, before=self.position_frames)
@@ -417,7 +427,7 @@ class RawPcmDecoder:
             whole = len(data) - len(data) % frame_bytes
             self._rest = data[whole:]
             if whole:
-                self.position_frames += whole // frame_bytes
+                self.position_frames += (whole + self._source.take_skipped()) // frame_bytes
                 samples = array("h", data[:whole])
                 if self._swap:
                     samples.byteswap()

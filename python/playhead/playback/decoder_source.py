@@ -72,6 +72,9 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._shift = 0
         """The offset in the stream of position 0. It changes with each `restart`."""
         self._prefix_bytes = 0
+        """The position up to which the bytes do not precede those after it in the stream."""
+        self._skipped_bytes = 0
+        self._skipped_at = 0
         self.restarts = 0
         self._searching = True
         self._searched_bytes = 0
@@ -123,6 +126,21 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         """Offset in the stream of the next byte that the decoder reads."""
         return self._position + self._shift
 
+    def take_skipped(self, held_bytes: int = 0) -> int:
+        """Return how many bytes the stream lacks before the newest audio of a decoder, once: its server has
+        dropped them. The decoder holds `held_bytes`, of which it has made no audio."""
+        if not self._skipped_bytes or self._position - held_bytes <= self._skipped_at:
+            return 0
+        skipped_bytes, self._skipped_bytes = self._skipped_bytes, 0
+        return skipped_bytes
+
+    def leave_gap(self) -> int:
+        """Drop the bytes ahead that end at a gap, in the middle of a frame. Return how many bytes are missing
+        with these; 0 if no gap is ahead."""
+        dropped_bytes = max(0, self._skipped_at - self._position) if self._skipped_bytes else 0
+        self._position += dropped_bytes
+        return dropped_bytes + self.take_skipped(-1)
+
     @property
     def is_at_end(self) -> bool:
         """True once everything was read."""
@@ -163,6 +181,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._memory_start = self._position = 0
         self._prefix_bytes = len(prefix)
         self._shift = offset - len(prefix)
+        self._skipped_bytes = 0
         self._searching, self._searched_bytes = True, 0
         self.error_in_readcallback: Exception | None = None
 
@@ -236,6 +255,8 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
                 raise
             self._deferred = error
             return False
+        if n_bytes:
+            self._join()
         self._memory += self._buffer[:n_bytes]
         self._ended = n_bytes == 0
         self.on_taken()
@@ -293,6 +314,17 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
             raise self._deferred
         while self.ahead_bytes < wanted_bytes and self.read_ahead():
             pass
+
+    def _join(self) -> None:
+        """Count the next bytes from where the stream goes on. The bytes ahead are a prefix of these."""
+        end = self._memory_start + len(self._memory)
+        skipped_bytes = self._reader.joined(end + self._shift) - end - self._shift
+        if skipped_bytes:
+            # A decoder that was started here holds nothing.
+            self._skipped_at = end if end > self._prefix_bytes else -MOST_HEADER_BYTES
+            self._shift += skipped_bytes
+            self._skipped_bytes += skipped_bytes
+            self._prefix_bytes = end
 
     def _skip_to(self, target: int) -> None:
         """Skip forward. Past the end is not an error: the next read returns the end."""

@@ -76,6 +76,8 @@ class DecoderThread:
         self._lock = threading.Lock()
         self._wanted: SeekRequest | None = None
         """The newest seek, until it is carried out."""
+        self._landing: SeekRequest | None = None
+        """The seek that the decoder carries out now."""
         self._landed: SeekRequest | None = None
         """A seek that was carried out; the next piece of audio, or the end, answers it."""
         self._is_interrupted = False
@@ -220,6 +222,7 @@ class DecoderThread:
         while True:
             self._seek_if_wanted(decoder, buffer)
             try:
+                begin = decoder.position_frames
                 pcm = memoryview(decoder.read()).cast("B")
             except TimeoutError:
                 if not self._is_interrupted:
@@ -228,6 +231,10 @@ class DecoderThread:
                 if not self._seek_if_wanted(decoder, buffer):
                     self._stay(decoder, buffer)
                 continue
+            skipped = decoder.position_frames - begin - len(pcm) // buffer.format.frame_bytes
+            if pcm and skipped > 0:
+                buffer.skip(begin, skipped)
+                self.position_is_exact = decoder.position_is_exact
             if (landed := self._landed) is not None:
                 landed.is_past_end = not pcm
                 self._answer(landed)
@@ -262,6 +269,7 @@ class DecoderThread:
         wanted = self._wanted
         if wanted is None:
             return False
+        self._landing = wanted
         try:
             with naming(self._media.title):
                 seconds = wanted.seconds
@@ -272,6 +280,8 @@ class DecoderThread:
             return False
         except TimeoutError:  # interrupted by this request, or by a newer one, which replaces it
             return self._seek_if_wanted(decoder, buffer)
+        finally:
+            self._landing = None
         is_done = buffer.seek(decoder.position_frames)
         self._piece_seconds = 0.0
         self.position_is_exact = decoder.position_is_exact
@@ -291,7 +301,7 @@ class DecoderThread:
     def _answer_at_present_end(self) -> None:
         """Answer a seek to the present end of a source that grows: the audio that comes next is yet to be
         made."""
-        landed, newest = self._landed, self._reader.newest_offset
+        landed, newest = self._landing or self._landed, self._reader.newest_offset
         if landed is not None and newest is not None and self._reader.buffered_range[1] >= newest:
             self._answer(landed)
 

@@ -45,6 +45,9 @@ LIVE_EDGE_SECONDS = 1.0
 """The audio that is left before the newest part of a live item after a jump there: as much as a player that
 has run dry waits for."""
 
+LIVE_SEEK_SECONDS = 5.0
+"""Limits the wait for the first audio of a seek in a live stream. The item then buffers at the new place."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Controls:
@@ -200,7 +203,9 @@ class Item:
         decoding.request(request)
         reader.interrupt()
         self.buffer.interrupt()
-        await request.done.wait()
+        # A live source whose server hangs may send nothing at the new place.
+        with trio.move_on_after(LIVE_SEEK_SECONDS if reader.live is not None else math.inf):
+            await request.done.wait()
         if request.error is not None:
             raise request.error
         return not request.is_past_end

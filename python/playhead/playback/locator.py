@@ -49,6 +49,11 @@ class Locator(Protocol):
         """The rate of the stream, if its headers state it."""
         ...
 
+    @property
+    def bytes_per_frame(self) -> float | None:
+        """The size of a PCM frame by which `locate` estimates a place, if any."""
+        ...
+
     def feed(self, offset: int, data: bytes) -> None:
         """Take the bytes that the decoder reads at `offset`."""
         ...

@@ -37,6 +37,8 @@ DECODED_SECONDS = 0.2
 """The audio that must be decoded before the start gate opens: five periods of a device. A sink that started
 with the first piece alone (23 ms) ran dry before the second whenever the processors were busy: 64 players
 that started at once on two cores had 3 to 17 underruns. Decoding 0.2 s takes a millisecond or two."""
+MOST_SKIPS = 8
+"""The skips that are counted one by one, from the oldest audio in the buffer on."""
 _MIN_PIPE_FRAMES = 2 * PIECE_FRAMES
 """The least room, so that one piece can be written while the sink takes another, even if `seconds` are
 few."""
@@ -122,6 +124,8 @@ class PcmBuffer:
         """Called in the decoder's thread before each write, for a sink that looks at audio it has taken."""
         self.fades_out = False
         """True once `fade_out` has begun a fade that is heard; the buffer closes at its end."""
+        self._skips: tuple[tuple[int, int], ...] = ()
+        """The newest skips: the frame before which each lies, and its length."""
         self.seeks = 0
         """Seeks so far. A sink that has taken frames ahead drops them when the number changes."""
         self._ready = trio.Event()
@@ -225,12 +229,22 @@ class PcmBuffer:
         player stopped.
         """
         self.before_write()
+        self._skips = ()
         if not self.playout.seek(frame):
             return False
         self.failure = None
         self.seeks += 1
         self._settle_soon()
         return True
+
+    def skip(self, frame: int, frames: int) -> None:
+        """Count the next bytes to be written from `frame + frames`: the stream lacks `frames` before them."""
+        (at, length), *others = (*self._skips, (frame, frames))
+        if len(others) == MOST_SKIPS:  # more than the buffer has room for
+            others[0] = (at, length + others[0][1])
+        else:
+            others.insert(0, (at, length))
+        self._skips = tuple(others)
 
     def finish(self, failure: Exception | None = None) -> None:
         """End the audio, with `failure` or because the stream ended. The first call counts."""
@@ -278,7 +292,10 @@ class PcmBuffer:
     @property
     def position_frames(self) -> int:
         """The playhead: the number of the next frame that the sink takes."""
-        return self.playout.position_frames
+        position = self.playout.position_frames
+        for frame, frames in self._skips:
+            position += frames if position >= frame else 0
+        return position
 
     @property
     def heard_seconds(self) -> float:

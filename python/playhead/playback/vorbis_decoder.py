@@ -38,9 +38,12 @@ class VorbisDecoder:
         self._is_closed = False
         self._silent_bytes = 0
         """Bytes since the last audio."""
+        self._is_joined = False
+        """True after a gap in the stream, until a page states the time behind it."""
         self._is_behind_end = False
         """True if the stream was restarted behind its last page."""
         source.audio_began()  # nothing here seeks back
+        self._byte_rate = ByteRate()
         self._ahead = self._decode(FIRST_FRAMES)
         """Decoded, and not read yet."""
         if self._stream.rate_hz is None or self._stream.channels is None:
@@ -54,7 +57,6 @@ class VorbisDecoder:
         self.position_frames = 0
         self._frames = PIECE_FRAMES
         self._large_frames = max(PIECE_FRAMES, int(LARGE_PIECE_SECONDS * self.format.rate_hz))
-        self._byte_rate = ByteRate()
 
     @property
     def lacks_end(self) -> bool:
@@ -67,6 +69,8 @@ class VorbisDecoder:
     def read(self) -> bytes:
         pcm, self._ahead = self._ahead or self._decode(self._frames), b""
         if pcm:
+            if self._is_joined and self._stream.start is not None:
+                self.position_frames, self._is_joined = self._stream.start - self._begin, False
             self.position_frames += len(pcm) // self.format.frame_bytes
             packet_bytes, frames = self._stream.decoded
             self._byte_rate.add(packet_bytes, frames / self.format.rate_hz)
@@ -88,6 +92,10 @@ class VorbisDecoder:
                 )
             chunk = self._source.take(STEP_BYTES)
             self._silent_bytes += len(chunk)
+            if self._source.take_skipped():
+                self._byte_rate = ByteRate(self.bytes_per_second)
+                self._stream.restart(self._source.offset - len(chunk))
+                self._is_joined = True
             self._stream.feed(chunk)
             if not chunk:
                 self._stream.finish()
@@ -135,6 +143,7 @@ class VorbisDecoder:
         if not self._is_behind_end:  # behind the last page is another stream, or nothing
             self._ahead = self._decode(PIECE_FRAMES)
             granule = granule if stream.start is None else stream.start
+        self._is_joined = False
         self.position_frames = 0 if granule is None else granule - self._begin
         return self.position_frames
 

@@ -67,6 +67,8 @@ JUMP_BYTES = 64 * GIB
 WHOLE_FRAMES_BYTES = 288
 """A skip is a multiple of this, so that PCM continues with a whole frame: of 1, 2, 3, 4, 6, 8, 9, 12, 16, 18,
 24, 32 or 36 bytes."""
+MOST_JOINS = 32
+"""More than the skips between two bytes, and than a reader is behind."""
 SKIPS_IN_VAIN = 8
 """Skips without a byte between them that break a stream. Each goes further ahead of what the server drops."""
 TIMER_GRAIN_SECONDS = 0.001
@@ -201,6 +203,8 @@ class Driver:
         """The scope of the task that follows the growth; None without one."""
         self._joined_at = 0
         """The first byte after the newest skip. A seek before it goes there."""
+        self._joins: dict[int, int] = {}
+        """The offsets at which the reader went on elsewhere, and where: the newest `MOST_JOINS`."""
         self._was_live = is_live
         self._notifications = 0
         self._skipped_bytes = self._skips_in_vain = 0
@@ -341,10 +345,23 @@ class Driver:
         skipped_bytes = -(-skipped_bytes // WHOLE_FRAMES_BYTES) * WHOLE_FRAMES_BYTES
         self._joined_at = at + skipped_bytes
         self._skipped_bytes += skipped_bytes
+        self._join(at)
         self.pipe.seek(self._joined_at)
         self._restart(self._joined_at)
         self._handler.start_at(self._joined_at)
         self.wait.notify(StreamSkipped(offset=at, skipped_bytes=skipped_bytes))
+
+    def _join(self, offset: int) -> None:
+        """Have the reader that is at `offset` go on after the newest skip."""
+        self._joins[offset] = self._joined_at
+        if len(self._joins) > MOST_JOINS:
+            del self._joins[next(iter(self._joins))]
+
+    def joined(self, offset: int) -> int:
+        """See `Reader.joined`. From any thread."""
+        while (joined := self._joins.get(offset, offset)) != offset:
+            offset = joined
+        return offset
 
     def _next_wake(self, now: float) -> float:
         """Return the time at which to act without news: the earliest of the timers."""
@@ -640,7 +657,10 @@ class Driver:
         tail = self.pipe.tail
         if not self.pipe.kept_from <= offset <= tail:
             present_bytes = self._planner.present_bytes
-            offset = max(offset if present_bytes is None else min(offset, present_bytes), self._joined_at)
+            offset = offset if present_bytes is None else min(offset, present_bytes)
+            if offset < self._joined_at:
+                self._join(offset)
+                offset = self._joined_at
         self.pipe.seek(offset)
         if self.pipe.tail != tail:  # not in the ring, which is empty now
             self._restart(offset)
@@ -660,7 +680,7 @@ class Driver:
         if self.pipe.kept_from <= offset <= self.pipe.tail:
             return True
         present_bytes = self._planner.present_bytes
-        if offset < self._joined_at or (present_bytes is not None and offset > present_bytes):
+        if present_bytes is not None and offset > present_bytes:
             return False
         return self._sequential is None or self._sequential.can_seek(offset)
 

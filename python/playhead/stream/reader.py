@@ -270,6 +270,9 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     def newest_offset(self) -> int | None:
         return self._driver.present_bytes
 
+    def joined(self, offset: int) -> int:
+        return self._driver.joined(offset)
+
     def interrupt(self) -> None:
         """See `Reader.interrupt`. Does nothing if the stream cannot seek, because no bytes are read again. A
         live source can at least go back."""

@@ -97,6 +97,11 @@ class Reader(ABC):
         """The present end of a live source, which still grows and has no size yet; None for any other."""
         return None
 
+    def joined(self, offset: int) -> int:
+        """Return where the bytes go on after those before `offset`: there or, if the server has dropped the
+        next ones, at the first that it still has."""
+        return offset
+
     def interrupt(self) -> None:  # noqa: B027  # most readers never wait for long
         """Make a blocked `readinto`, or the next one that would block, raise `TimeoutError`, because a seek
         waits for its thread. Called in the trio thread."""

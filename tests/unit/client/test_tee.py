@@ -15,13 +15,14 @@ import pytest
 import trio
 
 from playhead import connect
+from playhead.cache import EARLIEST_META
 from playhead.client.call_results import spool as spool_module
 from playhead.client.call_results import tee as tee_module
 from playhead.client.call_results.media import BytesMedia
 from playhead.client.call_results.spool import NotSaved, Saved, SavingOutcome
 from playhead.client.call_results.tee import TeeMedia
 from playhead.config.outputs import OutputStore, OutputWriter
-from playhead.errors import ClosedError, DiskFullError, StreamBrokenError
+from playhead.errors import ClosedError, DiskFullError, ServerError, StreamBrokenError
 from playhead.playback.files import FileMedia
 from playhead.playback.player import Player
 from playhead.playback.sinks import NullSink
@@ -30,6 +31,7 @@ from playhead.stream.options import StreamOptions
 from playhead.stream.reader import RangeStream, open_stream
 from playhead.testing.media import ScriptedMedia, ScriptedReader
 from tests.e2e.command import PLAYHEAD
+from tests.servers.wave import wave_header
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -68,6 +70,22 @@ class PagedMedia:
 
         small = StreamOptions(page_bytes=16 * 1024, capacity_bytes=64 * 1024, in_flight=2)
         async with open_stream(read_range, options=small, size_bytes=self.size_bytes) as stream:
+            yield stream
+
+
+class GappedMedia(PagedMedia):
+    """Bytes of which the server drops some before they are read."""
+
+    @asynccontextmanager
+    async def open(self, options: StreamOptions | None = None) -> AsyncIterator[RangeStream]:
+        async def read_range(start: int, end: int) -> Page:
+            if 100_000 <= start < 200_000:
+                raise ServerError("dropped", code=-32602, data={EARLIEST_META: 200_000})
+            part = self.data[start:end]
+            return Page(blobs=(part,) if part else (), mime_type=None, total_bytes=None)
+
+        small = StreamOptions(page_bytes=16 * 1024, capacity_bytes=64 * 1024, in_flight=2)
+        async with open_stream(read_range, options=small) as stream:
             yield stream
 
 
@@ -380,3 +398,11 @@ async def test_bytes_dropped_for_a_slow_disk_are_read_again_after_the_end(
         gate.set()
     assert saved_bytes(await media.saved()) == data
     assert len(paged.ranges) > len(data) // (16 * 1024) + 4  # some were read twice
+
+
+async def test_a_file_that_would_lack_dropped_bytes_is_not_saved(store: OutputStore) -> None:
+    media = GappedMedia(wave_header(2**31) + bytes(400_000))
+    outcome = await play(TeeMedia(media, writers(store)))
+    assert isinstance(outcome, NotSaved)
+    assert 250_000 < outcome.received_bytes < 350_000
+    assert nothing_left(store)

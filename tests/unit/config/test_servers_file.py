@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from playhead.config.servers import ServerConfig, find_servers, from_url, load_servers, resolve_target
+from playhead.config.directories import user_directory
+from playhead.config.servers import (
+    DEFAULT_FILE,
+    ServerConfig,
+    find_servers,
+    from_url,
+    load_servers,
+    resolve_target,
+)
 from playhead.config.trust import Trust
 from playhead.errors import ConfigError
 
@@ -239,3 +247,12 @@ def test_a_url_of_another_kind_is_not_taken_for_a_command(text: str) -> None:
 def test_a_command_may_have_a_url_among_its_words() -> None:
     found = resolve_target("bridge ftp://x/", environment={"XDG_CONFIG_HOME": "/nowhere"})
     assert found.command == ("bridge", "ftp://x/")
+
+
+def test_a_misspelt_server_of_the_users_file_is_suggested(tmp_path: Path) -> None:
+    environment = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": str(tmp_path)}
+    path = user_directory(environment) / DEFAULT_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"mcpServers": {"home": {"command": "x"}}}))
+    with pytest.raises(ConfigError, match="no server or program 'hom'; did you mean 'home'"):
+        resolve_target("hom", environment=environment)

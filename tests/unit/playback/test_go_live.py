@@ -16,6 +16,7 @@ from playhead.errors import SeekError
 from playhead.playback import ItemTitle, NullSink, Player, StateChange, Status
 from playhead.playback.state import PlayerEvent
 from tests.live_kit import LiveMedia, MemoryWeb, hls_files
+from tests.unit.playback.pieces import wait_until
 
 MP3 = (Path(__file__).parents[2] / "data" / "bare.mp3").read_bytes()
 INTERVAL = 16_000
@@ -86,3 +87,49 @@ async def test_going_live_on_hls_begins_with_the_newest_segment(run_directory: P
         assert 2.0 <= player.snapshot().position_seconds < 3.0
         assert await player.seek(0.5)
         assert 0.5 <= player.snapshot().position_seconds < 2.0
+
+
+@pytest.mark.parametrize("form", ["adts", "fmp4"])
+async def test_a_list_that_stands_still_is_sought_in_after_its_last_audio(
+    form: str, run_directory: Path
+) -> None:
+    piece = hls_files(form, run_directory)
+    files = {f"/{name}": data for name, data in piece.files.items()}
+
+    def playlist(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=piece.playlist(4, kind="EVENT", is_ended=False))
+
+    media = LiveMedia(web=MemoryWeb({**files, "/list.m3u8": playlist}), path="/list.m3u8")
+    async with Player(NullSink(real_time=False)) as player:
+        await player.play(media)
+        await wait_until(lambda: player.snapshot().position_seconds > 3.9)
+        with trio.fail_after(20):
+            assert await player.seek(3.2)
+            await wait_until(lambda: player.snapshot().position_seconds > 3.9)
+            await player.go_live()
+            assert await player.seek(0.5)
+        await wait_until(lambda: player.snapshot().position_seconds > 3.9)
+
+
+async def test_going_live_does_not_wait_for_a_list_that_is_not_sent(run_directory: Path) -> None:
+    piece = hls_files("adts", run_directory)
+    files = {f"/{name}": data for name, data in piece.files.items()}
+    is_hung = False
+
+    async def nothing() -> AsyncIterator[bytes]:
+        await trio.sleep_forever()
+        yield b""
+
+    def playlist(request: httpx2.Request) -> httpx2.Response:
+        data = piece.playlist(4, kind="EVENT", is_ended=False, target="0.5")
+        return httpx2.Response(200, content=nothing() if is_hung else data)
+
+    media = LiveMedia(web=MemoryWeb({**files, "/list.m3u8": playlist}), path="/list.m3u8")
+    async with Player(NullSink(real_time=False)) as player:
+        await player.play(media)
+        await wait_until(lambda: player.snapshot().position_seconds > 3.9)
+        is_hung = True
+        await wait_until(lambda: media.web.requests[-1].url.path == "/list.m3u8")
+        with trio.fail_after(20):
+            await player.go_live()
+            await wait_until(lambda: player.snapshot().frames > 4.5 * 22_050)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 import trio
@@ -12,14 +12,18 @@ from mcp.server import MCPServer
 
 from playhead.client import connect
 from playhead.errors import SeekError
-from playhead.playback import NullSink, Player, StateChange, Status
+from playhead.limits import KIB
+from playhead.playback import ItemSkipped, NullSink, Player, StateChange, Status
 from playhead.playback.player_tools import PLAYER_TOOLS
+from playhead.servers.growing_source import KEPT_BYTES
 from playhead.servers.ranged_resource import ranged_resource
-from playhead.stream.source import Playable
+from playhead.stream.options import StreamOptions
+from playhead.stream.source import Playable, PlayableWrapper, Reader
 from tests.servers.wave import wave_header
 
 BYTES_PER_SECOND = 4 * 44_100
 SECOND = bytes(BYTES_PER_SECOND)
+SMALL_RING = StreamOptions(capacity_bytes=128 * KIB)
 
 
 class Speech:
@@ -37,15 +41,27 @@ class Speech:
             yield piece
 
 
+class OpenedWith(PlayableWrapper):
+    def __init__(self, inner: Playable, options: StreamOptions | None) -> None:
+        super().__init__(inner)
+        self._options = options
+
+    def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[Reader]:
+        return self.inner.open(self._options)
+
+
 @asynccontextmanager
-async def playing(speech: Speech) -> AsyncIterator[Player]:
+async def playing(
+    speech: Speech, *, kept_bytes: int = KEPT_BYTES, options: StreamOptions | None = None
+) -> AsyncIterator[Player]:
     """A player in real time, whose item is heard."""
     server = MCPServer("speech")
-    ranged_resource(server, "speech://1.wav", growing=speech.pieces, mime_type="audio/wav")
+    ranged_resource(
+        server, "speech://1.wav", growing=speech.pieces, mime_type="audio/wav", kept_bytes=kept_bytes
+    )
     async with connect(server) as session, Player(NullSink()) as player:
         events = player.events()
-        media: Playable = session.media("speech://1.wav")
-        await player.play(media)
+        await player.play(OpenedWith(session.media("speech://1.wav"), options))
         with trio.fail_after(20):
             async for event in events:
                 if isinstance(event, StateChange) and event.state.status is Status.PLAYING:
@@ -85,3 +101,27 @@ async def test_an_item_that_has_ended_is_no_longer_live() -> None:
                 await trio.testing.wait_all_tasks_blocked(0.005)
         with pytest.raises(SeekError, match="expected a live item that plays"):
             await player.go_live()
+
+
+async def test_positions_count_what_the_server_has_dropped() -> None:
+    speech = Speech()
+    speech.make(10)
+    async with playing(speech, kept_bytes=20 * BYTES_PER_SECOND, options=SMALL_RING) as player:
+        events = player.events()
+        player.pause()
+        speech.make(110)  # of 120 seconds the newest 20 are kept
+        player.resume()
+        with trio.fail_after(20):
+            async for event in events:
+                if isinstance(event, ItemSkipped):
+                    break
+            while player.snapshot().position_seconds < 100.0:
+                await trio.testing.wait_all_tasks_blocked(0.005)
+        assert player.snapshot().position_seconds < 105.0
+        await player.go_live()
+        assert 115 < player.snapshot().position_seconds <= 120
+        await player.seek(110.0)
+        assert player.snapshot().position_seconds == pytest.approx(110.0, abs=1.0)
+        await player.seek(10.0)
+        assert player.snapshot().position_seconds == pytest.approx(100.0, abs=1.0)
+        assert player.snapshot().heard_seconds < 20.0

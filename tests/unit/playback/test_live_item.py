@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -15,7 +16,7 @@ from playhead.playback import ItemStart, Player, Status
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import RangeStream
 from playhead.stream.source import Playable
-from tests.live_kit import LiveMedia, MemoryWeb
+from tests.live_kit import LiveMedia, MemoryWeb, hls_files
 from tests.servers.growth import Growth
 from tests.servers.wave import wave_header
 from tests.unit.playback.pieces import DATA, fast, wait_until
@@ -88,7 +89,7 @@ async def test_an_item_that_waits_for_growth_seeks_at_once(seconds: float) -> No
         assert await player.seek(seconds)
 
 
-async def test_an_item_whose_server_has_dropped_the_place_refuses_and_plays_on() -> None:
+async def test_an_item_whose_server_has_dropped_the_place_goes_to_the_earliest_part() -> None:
     growth = Growth(data=SILENCE, schedule=[(0.0, 100_000), (1000.0, 0)])
     async with playing(GrowingMedia(growth)) as player:
         await wait_heard(player, 20_000)
@@ -96,9 +97,30 @@ async def test_an_item_whose_server_has_dropped_the_place_refuses_and_plays_on()
         await wait_until(lambda: max(start + count for _, start, _, count in growth.reads) == 100_000)
         growth.earliest_at, growth.schedule = [(0.0, 200_000)], [(0.0, 300_000), (1000.0, 0)]
         await wait_heard(player, 45_000)
-        with pytest.raises(SeekError, match="expected a stream that can continue at byte 44"):
-            await player.seek(0.0)
+        assert await player.seek(0.0)
+        skipped_bytes = -(-100_000 // 288) * 288
+        earliest_seconds = (100_000 + skipped_bytes - 44) / 4 / 44_100
+        assert player.snapshot().position_seconds == pytest.approx(earliest_seconds, abs=0.1)
         growth.schedule = [(0.0, len(SILENCE))]
         await player.wait_finished()
-        skipped_bytes = -(-100_000 // 288) * 288
-        assert player.snapshot().frames == (400_000 - skipped_bytes) // 4
+        assert player.snapshot().position_seconds == 400_000 / 4 / 44_100
+
+
+@pytest.mark.parametrize("form", ["adts", "fmp4"])
+async def test_a_file_that_grows_is_sought_in_after_its_last_audio(form: str, run_directory: Path) -> None:
+    piece = hls_files(form, run_directory)
+    head = piece.files.get("init.mp4", b"")
+    data, present = head + b"".join(piece.segments), head + b"".join(piece.segments[:3])
+    growth = Growth(data=data, schedule=[(0.0, len(present)), (1000.0, len(data))])
+    async with Player(fast()) as player:
+        await player.play(GrowingMedia(growth))
+        await wait_until(lambda: player.snapshot().position_seconds > 2.9)
+        with trio.fail_after(20):
+            assert await player.seek(2.2)
+            await wait_until(lambda: player.snapshot().position_seconds > 2.9)
+            await player.go_live()
+            assert await player.seek(0.5)
+            await wait_until(lambda: player.snapshot().position_seconds > 2.9)
+        growth.schedule = [(0.0, len(data))]
+        await player.wait_finished()
+        assert player.snapshot().position_seconds == pytest.approx(4.0, abs=0.1)

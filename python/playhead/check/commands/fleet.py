@@ -230,11 +230,12 @@ def _rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         return "none" if value is None else f"{value:.0f} ms"
 
     served = human_bytes(report["server_bytes"])
+    processes = f"{report['processes']} process{'' if report['processes'] == 1 else 'es'}"
     failed = f"{report['failed']} of {report['plays']}"
     if report["first_failure"]:
         failed += f" ({report['first_failure']})"
     return [
-        ("players", f"{report['players']} in {report['processes']} processes, {report['seconds']:.1f} s"),
+        ("players", f"{report['players']} in {processes}, {report['seconds']:.1f} s"),
         ("failed", failed),
         ("first audio", f"p50 {ms(report['first_audio_p50_ms'])}, p95 {ms(report['first_audio_p95_ms'])}"),
         ("underruns", str(report["underruns"])),

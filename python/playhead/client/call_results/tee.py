@@ -75,6 +75,7 @@ class TeeReader(Reader):
             raise
         view = memoryview(buffer).cast("B")
         if count:
+            self.position = self._inner.joined(self.position)
             self._spool.put(self.position, bytes(view[:count]))
             self.position += count
         elif view:
@@ -120,6 +121,9 @@ class TeeReader(Reader):
     @property
     def newest_offset(self) -> int | None:
         return self._inner.newest_offset
+
+    def joined(self, offset: int) -> int:
+        return self._inner.joined(offset)
 
     def set_in_hand(self, in_hand_seconds: Callable[[], float]) -> None:
         self._inner.set_in_hand(in_hand_seconds)
@@ -207,10 +211,12 @@ class TeeMedia(PlayableWrapper):
                     pass
             if not tee.seekable:
                 return
-            # Each round closes a gap or finds an earlier end.
+            # Each round closes a gap or finds an earlier end, unless the server has dropped the bytes.
             while tee.end_bytes is not None and (gaps := spool.missing(tee.end_bytes)):
                 start, end = gaps[0]
                 tee.seek_from_thread(start)
+                if tee.joined(start) != start:
+                    return
                 while tee.position < end:
                     if not spool.drain():
                         return

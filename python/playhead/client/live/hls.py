@@ -42,6 +42,8 @@ MOST_SECONDS: Final = 30.0
 """Limit the pause between two readings of a list, which is its target duration."""
 POLITE_SECONDS: Final = 1.0
 """The shortest pause that the audio in hand asks for."""
+NEWEST_SECONDS: Final = 2.0
+"""Limits the wait for a newer list before a jump to the newest segment."""
 SIGN_SECONDS: Final = 10.0
 """A read that waits for a list to grow gives a sign of life this often, because silence would cancel it."""
 MAP_BYTES: Final = MIB
@@ -222,7 +224,8 @@ class HlsReader:
 
     async def _take_newest(self, at: float) -> None:
         """Go to the server's newest segment, which begins at the time `at`: `_seek` has returned that."""
-        await self._read_again()
+        with trio.move_on_after(NEWEST_SECONDS):
+            await self._read_again()
         self._live_at = None
         assert self._list is not None
         for newest in self._list.segments[-1:]:

@@ -25,6 +25,11 @@ class AdtsLocator:
         """PCM frames of one coded frame; twice as many if the decoder doubles the rate (HE-AAC)."""
         self._index = self._segment = FrameIndex(adts_frame, header_bytes=ADTS_BYTES, offset=offset)
 
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size of a frame."""
+        return max(1.0, self._index.mean_bytes)
+
     def feed(self, offset: int, data: bytes) -> None:
         for index in {self._index, self._segment}:
             index.feed(offset, data)
@@ -44,7 +49,7 @@ class AdtsLocator:
             offset = min(offset, source.size_bytes)
         at = look_for(source, offset, lambda data: find_frame(data, adts_frame))
         if at is not None:  # not the end
-            offset += at
+            offset = source.offset + at
             self._segment = FrameIndex(
                 adts_frame, header_bytes=ADTS_BYTES, offset=offset, number=number, is_exact=False
             )

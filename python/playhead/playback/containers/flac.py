@@ -139,7 +139,7 @@ class FlacLocator:
     """
 
     end_frame: int | None = None
-    bytes_per_second = None
+    bytes_per_second = bytes_per_frame = None
 
     def __init__(self) -> None:
         self.sample: SampleFormat = SampleFormat.S16
@@ -184,7 +184,7 @@ class FlacLocator:
             end = SeekPoint(offset=source.size_bytes, frame=self.end_frame)
 
         def look(offset: int) -> SeekPoint | None:
-            return look_for(source, offset, lambda data: self._find(data, offset))
+            return look_for(source, offset, lambda data: self._find(data, source.offset))
 
         def near(low: SeekPoint, high: SeekPoint | None) -> SeekPoint:
             return search(frame, source, low=low, high=high, bytes_per_frame=bytes_per_frame, look=look)

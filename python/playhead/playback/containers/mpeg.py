@@ -241,13 +241,27 @@ class MpegLocator:
             point = index.before(point.frame - 1)
         return point if index.is_exact else None
 
+    @property
+    def bytes_per_frame(self) -> float | None:
+        return self._mean_bytes / self._first.samples if self._counted else None
+
+    @property
+    def _is_constant(self) -> bool:
+        size_bytes = self._first.size_bytes
+        least, most = self._counted[0].sizes or (size_bytes, size_bytes)
+        return most - least <= 1 and (self._stated.name == "Info" or not self._stated.places)
+
+    @property
+    def _mean_bytes(self) -> float:
+        """The mean size of a coded frame: that of the bit rate if it is constant."""
+        index = self._counted[0]
+        if index.next_number and not self._is_constant:
+            return index.mean_bytes
+        return self._newest.bytes_per_second / self._newest.frames_per_second
+
     def _estimate(self, number: int, source: DecoderSource) -> SeekPoint:
         index, header = self._counted[0], self._first
-        least, most = index.sizes or (header.size_bytes, header.size_bytes)
-        is_constant = most - least <= 1 and (self._stated.name == "Info" or not self._stated.places)
-        mean_bytes = self._newest.bytes_per_second / self._newest.frames_per_second
-        if not is_constant and index.next_number:
-            mean_bytes = index.mean_bytes
+        mean_bytes, is_constant = self._mean_bytes, self._is_constant
         early = _OVERLAP_FRAMES + 2 + int(RESERVOIR_BYTES / max(8.0, mean_bytes - header.side_bytes - 2))
         wanted = max(0, number - early)
         if self._stated.places and not is_constant:
@@ -259,7 +273,7 @@ class MpegLocator:
         at = look_for(source, begin.offset, lambda data: find_frame(data, self._header))
         if at is None:
             return begin  # the end: a decoder finds nothing there
-        offset, counted = begin.offset + at, begin.frame
+        offset, counted = source.offset + at, begin.frame
         if is_constant:
             counted = round((offset - index.first_offset) / mean_bytes)
         self._count_from(offset, number=counted)

@@ -32,7 +32,7 @@ def page_before(
     pages: dict[int, OggPage] = {}
 
     def look(offset: int) -> SeekPoint | None:
-        page = look_for(source, offset, lambda data: _first_page(data, offset, serial))
+        page = look_for(source, offset, lambda data: _first_page(data, source.offset, serial))
         if page is None or page.granule is None:
             return None
         pages[page.offset] = page

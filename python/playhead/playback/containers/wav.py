@@ -69,6 +69,10 @@ class WavLocator:
         if self._block_bytes and self._block_frames and self._data_bytes is not None:
             self.end_frame = self._data_bytes // self._block_bytes * self._block_frames
 
+    @property
+    def bytes_per_frame(self) -> float | None:
+        return self._block_bytes / self._block_frames if self._block_frames else None
+
     def feed(self, offset: int, data: bytes) -> None:
         self._headers.feed(offset, data)
 

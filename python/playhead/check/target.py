@@ -13,6 +13,7 @@ import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
+from playhead.check.arguments.cases import Case
 from playhead.check.arguments.mine import Mine
 from playhead.check.cassette import UNRECORDED, UNRECORDED_WORDS, CassetteRecorder
 from playhead.check.conversation import Observations
@@ -85,6 +86,8 @@ class Target:
     """The rows that the messages of the server have kept or broken."""
     mine: Mine = field(default_factory=Mine)
     """The values that the server has named."""
+    proposals: dict[str, list[Case]] = field(default_factory=dict)
+    """The arguments that a model has proposed, by tool."""
     templates: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The names of the variables of each listed template."""
     succeeded: dict[str, object] = field(default_factory=dict)

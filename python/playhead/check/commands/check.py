@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -64,6 +65,15 @@ def check(
             help="Write an expectations file from the answers, to be edited.",
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="PROVIDER:NAME",
+            help="Let a model propose arguments for --draft-expectations, such as openai:gpt-5.",
+        ),
+    ] = None,
+    base_url: p.ModelUrl = None,
     level: Annotated[
         LevelName,
         typer.Option("--level", help="Violations that fail the check: must, or should and must."),
@@ -148,6 +158,7 @@ def check(
 
     async def command(terminal: Terminal, fields: Fields) -> int:
         from playhead.check.report import check_path, to_json, write_report, write_text
+        from playhead.cli.app import open_model
 
         paths = reports or []
         for path in paths:
@@ -168,6 +179,10 @@ def check(
         )
         if draft is not None:
             _check_draft(draft)
+        elif model is not None:
+            raise UsageError("--model proposes arguments for a draft: add --draft-expectations FILE")
+        if model is None and base_url is not None:
+            raise UsageError("--base-url is the address of a model: add --model PROVIDER:NAME")
         if record is not None:
             _check_record(record)
         runner = _runner(graph)
@@ -183,6 +198,7 @@ def check(
         else:
             target = named = await find_server(server, terminal, config=config, trusted=trusted)
             recorder = CassetteRecorder(secrets=named.secrets) if record is not None else None
+        opened = open_model(model, base_url=base_url, terminal=terminal) if model else nullcontext()
         progress = Progress()
         whole_only = [name for name, it in (("baseline", write_baseline), ("draft", draft)) if it]
 
@@ -207,15 +223,17 @@ def check(
 
         interrupted: list[Report] = []
         try:
-            with terminal.showing(progress.line):
-                report = await check_server(
-                    target,
-                    options,
-                    on_test=progress.tested,
-                    on_broken_off=interrupted.append,
-                    runner=runner,
-                    recorder=recorder,
-                )
+            async with opened as ask_model:
+                with terminal.showing(progress.line):
+                    report = await check_server(
+                        target,
+                        options,
+                        on_test=progress.tested,
+                        on_broken_off=interrupted.append,
+                        runner=runner,
+                        recorder=recorder,
+                        ask_model=ask_model,
+                    )
             if recorder is not None and record is not None:
                 write_text(recorder.to_json(), record, what="cassette")
                 terminal.say(f"wrote {record}: {counted(len(recorder.exchanges), 'exchange')}", whole=True)

@@ -29,7 +29,7 @@ _COMPARED: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("drift.annotations", ("annotations",)),
 )
 FIELDS: Final = tuple(name for _, names in _COMPARED for name in names)
-"""The fields of a tool's definition that a baseline records."""
+"""Lists the fields of a tool's definition that a baseline records."""
 _DIFFERENCES: Final = 5
 """Limits the differences shown per check."""
 _SHOWN_CHARS: Final = 80

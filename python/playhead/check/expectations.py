@@ -16,7 +16,7 @@ from playhead.escaping import is_hidden
 from playhead.extras import require_extra
 
 PROPOSED: Final = "proposed arguments"
-"""The title of a test with arguments that a model proposed and that were not sent."""
+"""Names the tests with arguments that a model proposed and that were not sent."""
 _STRICT: Final = {"extra": "forbid", "strict": True}
 
 

@@ -59,10 +59,10 @@ MOST_UNANSWERED: int = 6
 is gone and nothing more is sent, because each of hundreds of further requests would wait for its deadline."""
 
 STILL_RATE_LIMITED: Final = "the server limits the rate of requests and still refused after pauses: undecided"
-"""The message of a test that the server's rate limit made void."""
+"""Explains a test that the server's rate limit made void."""
 
 RATE_LIMIT_PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
-"""Pauses in seconds before a rate-limited request is repeated."""
+"""Lists the pauses in seconds before a rate-limited request is repeated."""
 
 RATE_LIMITED: Final = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
 _TOO_MANY_REQUESTS = 429

@@ -36,7 +36,7 @@ _UNKNOWN: Final = re.compile(
     re.I,
 )
 MARK: Final = "written by playhead check, to be read back"
-"""The content of a written value."""
+"""Marks a written value."""
 _MOST_PAIRS: Final = 8
 _LAST: Final = 2
 _MOST_PASSES: Final = 3

@@ -71,7 +71,7 @@ _MACHINE: Final = re.compile(
     r"|wallpaper|wi_?fi|bluetooth|mouse|keyboard|kill_?process|format_?disk|uninstall|mute|unmute|microphone|firewall)"
     r"(?:$|_)"
 )
-"""The words in the names of tools that change the machine on which their server runs."""
+"""Matches the names of tools that change the machine on which their server runs."""
 # fmt: off
 _LOOKS: Final = frozenset([
     "get", "list", "read", "show", "query", "status", "describe", "check", "find", "search", "info", "is",
@@ -256,9 +256,9 @@ def _answer_value(answer: RequestOutcome) -> Any:
 
 
 SLOW_SECONDS: Final = 0.3
-"""The least latency of a tool whose late answer is judged. A faster answer may cross the cancellation."""
+"""A late answer is judged from this latency on. A faster one may cross the cancellation."""
 _LONGEST_SECONDS: Final = 8.0
-"""The longest latency of a tool whose late answer is waited for."""
+"""Limits the latency of a tool whose late answer is waited for."""
 
 
 async def probe_cancellation(calls: ToolCalls) -> None:

@@ -20,7 +20,7 @@ from playhead.escaping import escape, escape_line, is_hidden
 DEPTH: Final = 64
 """Limits nesting. It is deeper than people read, and far below the interpreter's recursion limit."""
 _ITEM_CHARS: Final = 8
-"""Sets the least cost of an item, because a million empty lists have no characters, but make a large report."""
+"""Sets the least cost of an item, because a million empty lists have no characters, but a large report."""
 
 _CREDENTIAL_CHARS: Final = 600
 """Sets the number of characters to read beyond a cut. The patterns below look less far ahead."""

@@ -25,7 +25,6 @@ from playhead.redaction import redacted_url
 if TYPE_CHECKING:
     from playhead.check.baseline import Baseline
     from playhead.check.graph import Runner
-    from playhead.check.options import CheckOptions
     from playhead.check.results import Report
 
 
@@ -157,6 +156,11 @@ def check(
     """
 
     async def command(terminal: Terminal, fields: Fields) -> int:
+        from playhead.check.baseline import IgnoredCheck
+        from playhead.check.catalogue import CATALOGUE
+        from playhead.check.expectations import load_expectations
+        from playhead.check.options import CheckOptions, LoadPlan
+        from playhead.check.plugins import installed_plugins
         from playhead.check.report import check_path, to_json, write_report, write_text
         from playhead.cli.app import open_model
 
@@ -166,17 +170,23 @@ def check(
         for option, value in (("--expect", expect), ("--load", load), ("--draft-expectations", draft)):
             if depth == "quick" and value is not None:
                 raise UsageError(f"{option} {_NEEDS_FULL}")
-        options = _options(
-            depth, level, ignored or [], expect=expect, load=load, max_time=max_time, timeout=timeout
-        )
-        options = replace(
-            options,
+        known = (*CATALOGUE, *(plugin.kind.name for plugin in installed_plugins()))
+        options = CheckOptions(
+            depth=depth,
+            level=level,
+            expectations=None if expect is None else load_expectations(expect),
+            ignored=tuple(IgnoredCheck.parse(text, known) for text in ignored or []),
+            load=None if load is None else LoadPlan.parse(load),
             seed=seed,
             allow_destructive=destructive,
             allow_unproven=unproven,
             mine=mine,
             baseline=_baseline(baseline, write=write_baseline),
         )
+        if max_time is not None:
+            options = replace(options, total_seconds=max_time)
+        if timeout is not None:
+            options = replace(options, timeout_seconds=timeout)
         if draft is not None:
             _check_draft(draft)
         elif model is not None:
@@ -248,35 +258,6 @@ def check(
         return EXIT_DONE if is_done else EXIT_FAILED
 
     run_command(command, json_output=json_output, deadline=deadline)
-
-
-def _options(
-    depth: DepthName,
-    level: LevelName,
-    ignored: list[str],
-    *,
-    expect: Path | None,
-    load: str | None,
-    max_time: float | None,
-    timeout: float | None,
-) -> CheckOptions:
-    from playhead.check.baseline import IgnoredCheck
-    from playhead.check.catalogue import CATALOGUE
-    from playhead.check.expectations import load_expectations
-    from playhead.check.options import CheckOptions, LoadPlan
-    from playhead.check.plugins import installed_plugins
-
-    known = (*CATALOGUE, *(plugin.kind.name for plugin in installed_plugins()))
-    options = CheckOptions(
-        depth=depth,
-        level=level,
-        expectations=None if expect is None else load_expectations(expect),
-        ignored=tuple(IgnoredCheck.parse(text, known) for text in ignored),
-        load=None if load is None else LoadPlan.parse(load),
-    )
-    if max_time is not None:
-        options = replace(options, total_seconds=max_time)
-    return options if timeout is None else replace(options, timeout_seconds=timeout)
 
 
 def _baseline(path: Path | None, *, write: bool) -> Baseline | None:

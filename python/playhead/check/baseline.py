@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -29,7 +29,7 @@ _COMPARED: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("drift.annotations", ("annotations",)),
 )
 FIELDS: Final = tuple(name for _, names in _COMPARED for name in names)
-"""The fields of a tool's definition that a baseline records."""
+"""Lists the fields of a tool's definition that a baseline records."""
 _DIFFERENCES: Final = 5
 """Limits the differences shown per check."""
 _SHOWN_CHARS: Final = 80
@@ -103,16 +103,7 @@ class Baseline:
 
     def to_json(self) -> str:
         """Format the file: the same findings and definitions yield the same text."""
-        content = {
-            "playhead_baseline": self.playhead_baseline,
-            "server": self.server,
-            "depth": self.depth,
-            "findings": [
-                {"check": it.check, "subject": it.subject, "message": it.message} for it in self.findings
-            ],
-            "tools": self.tools,
-        }
-        return json.dumps(content, indent=2) + "\n"
+        return json.dumps(asdict(self), indent=2) + "\n"
 
 
 def load_baseline(path: Path) -> Baseline:

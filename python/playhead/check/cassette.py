@@ -23,7 +23,7 @@ from playhead.redaction import LEFT_OUT, is_secret, redacted
 
 SUFFIX: Final = ".cassette"
 UNRECORDED: Final = -32_098
-"""The code of the replayed error for a request that the cassette lacks."""
+"""Marks the replayed error for a request that the cassette lacks."""
 UNRECORDED_WORDS: Final = "the cassette does not have this request: undecided"
 _TOKEN: Final = re.compile(
     r"\b(?:sk|pk|ghp|gho|ghs|github_pat|glpat|xox[abprs]|hf|npm)[-_][\w-]{12,}|\bAKIA[A-Z0-9]{12,}"

@@ -25,7 +25,7 @@ class CheckKind:
 
 
 _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
-"""The address of the specification. Sources that begin with a slash are its pages."""
+"""Precedes the sources that begin with a slash: pages of the specification."""
 _RPC_ERROR: Final = "https://www.jsonrpc.org/specification#error_object"
 _RPC_RESPONSE: Final = "https://www.jsonrpc.org/specification#response_object"
 _HTTP: Final = "/basic/transports#sending-messages-to-the-server"
@@ -191,7 +191,7 @@ _ROWS: Final[Mapping[str, tuple[Level, str, str]]] = {
     "drift.annotations": ("should", "docs/check-reference.md#drift", "A tool's annotations are those of the baseline"),
 }
 # fmt: on
-"""The level, source and title of each check by name, in the order of execution."""
+"""Maps each name to the level, source and title of its check, in the order of execution."""
 
 CATALOGUE: Final[Mapping[str, CheckKind]] = {
     name: CheckKind(
@@ -202,4 +202,4 @@ CATALOGUE: Final[Mapping[str, CheckKind]] = {
     )
     for name, (level, source, title) in _ROWS.items()
 }
-"""Every kind of check by name, in the order of execution."""
+"""Maps each name to its kind of check, in the order of execution."""

@@ -18,7 +18,7 @@ from playhead.limits import MIB
 from playhead.protocol.revisions import REVISIONS
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""The levels of log messages (RFC 5424), the least severe first."""
+"""Orders the levels of log messages (RFC 5424), the least severe first."""
 MOST_COMPLETIONS: Final = 100
 _PARSED_BYTES: Final = MIB
 """Longer messages are results with media, which the probes judge."""
@@ -29,7 +29,7 @@ _IDENTITIES: Final[Mapping[str, tuple[str, str, str]]] = {
     "resources/list": ("resources", "uri", "resources"),
     "resources/templates/list": ("resourceTemplates", "uriTemplate", "resources"),
 }
-"""The key, the identity of an item and the capability of each listing."""
+"""Maps each listing to its key, the identity of an item and the capability."""
 _ASKED_CAPABILITIES: Final = {
     "sampling/createMessage": "sampling",
     "elicitation/create": "elicitation",

@@ -23,7 +23,7 @@ def texts_of(result: Mapping[str, Any]) -> str:
 _ERROR_CHARS: Final = 4_000
 """Limits the characters that are searched for an error, from the beginning of the text."""
 _DECORATION: Final = " \t\r\n#*>`\u274c\u26a0\ufe0f\U0001f6ab\U0001f534"
-"""The characters that may precede the words of an error: white space, Markdown, and warning signs."""
+"""Lists the characters that may precede the words of an error: white space, Markdown, and warning signs."""
 _ERROR_TEXT: Final = re.compile(
     r"<?error\b|(?:fatal|failed|failure|panic):|(?:failed|unable) to\b"
     r"|(?:[\w.-]+ ){1,4}(?:error|exception|failure):"

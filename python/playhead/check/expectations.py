@@ -15,6 +15,8 @@ from playhead.errors import ConfigError
 from playhead.escaping import is_hidden
 from playhead.extras import require_extra
 
+PROPOSED: Final = "proposed arguments"
+"""Names the tests with arguments that a model proposed and that were not sent."""
 _STRICT: Final = {"extra": "forbid", "strict": True}
 
 
@@ -116,7 +118,8 @@ def draft_expectations(report: Report, *, as_json: bool = False) -> str:
     """Draft an expectations file from the answers in `report`, in TOML with comments or in JSON.
 
     It has the first successful calls of each tool, with the types of their content. Comments in TOML suggest
-    a pattern and a latency for each call, and a call to complete for each tool without a successful one.
+    a pattern and a latency for each call, the calls that a model proposed and that were not made, and a call
+    to complete for each other tool without a successful one.
     A check with the unedited file passes, unless the answers of a tool vary from call to call. Raises
     `UsageError` for TOML without the extra `check`.
     """
@@ -126,7 +129,8 @@ def draft_expectations(report: Report, *, as_json: bool = False) -> str:
     for test in successful_requests(report.tests, "tools/call"):
         drafted = calls.setdefault(test.tool or "", [])
         call = _draft_call(test, as_json=as_json)
-        if call is not None and len(drafted) < _DRAFTED_CALLS:
+        is_new = all(call != each for each, _ in drafted)
+        if call is not None and is_new and len(drafted) < _DRAFTED_CALLS:
             drafted.append((call, test))
     if as_json:
         drafts = [_fields(call) for each in calls.values() for call, _ in each]
@@ -134,8 +138,7 @@ def draft_expectations(report: Report, *, as_json: bool = False) -> str:
     parts = [_HEAD]
     for name, drafted in calls.items():
         parts += ["\n".join(_toml_call(call, test)) + "\n" for call, test in drafted]
-        if not drafted and (lines := _toml_comment(report, name)):
-            parts.append("\n".join(lines) + "\n")
+        parts += _toml_comments(report, name, drafted=bool(drafted))
     return "\n".join(parts)
 
 
@@ -184,19 +187,18 @@ def _toml_call(call: ExpectedCall, test: TestResult) -> Iterator[str]:
         yield f"# max_latency_ms = {max(100, round(test.latency_ms * _LATENCY_FACTOR, -2)):.0f}"
 
 
-def _toml_comment(report: Report, tool: str) -> list[str]:
-    """Draft the call of a tool that refused all generated arguments, as a comment."""
-    for test in report.tests:
-        if test.tool == tool and test.method == "tools/call" and isinstance(test.input, Mapping):
-            arguments = test.input.get("arguments", {})
-            if isinstance(arguments, Mapping) and _is_writable(arguments, toml=True):
-                return [
-                    f"# {_toml(tool)} answered no generated arguments with a result. Give it some that work:",
-                    "# [[calls]]",
-                    f"# tool = {_toml(tool)}",
-                    f"# arguments = {_toml(arguments)}",
-                ]
-    return []
+def _toml_comments(report: Report, tool: str, *, drafted: bool) -> Iterator[str]:
+    """Draft, as comments, the proposed calls that were not made, or else one to complete if none is
+    `drafted`."""
+    tests = [test for test in report.tests if test.tool == tool and test.method == "tools/call"]
+    calls = [(test, test.input.get("arguments", {})) for test in tests if isinstance(test.input, Mapping)]
+    calls = [(test, it) for test, it in calls if isinstance(it, Mapping) and _is_writable(it, toml=True)]
+    skipped = [(f"Not called: {test.error}", it) for test, it in calls if test.title == PROPOSED]
+    if not skipped and not drafted and calls:
+        head = f"{_toml(tool)} answered none of the tried arguments with a result. Give it some that work:"
+        skipped = [(head, calls[0][1])]
+    for head, arguments in skipped:
+        yield f"# {head}\n# [[calls]]\n# tool = {_toml(tool)}\n# arguments = {_toml(arguments)}\n"
 
 
 def _first_text(output: Json) -> str | None:

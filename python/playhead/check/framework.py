@@ -27,8 +27,8 @@ _REVEALED: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = (
     ("an unknown tool", re.compile(f"tool '{NO_TOOL}' not found: tool not found"), "mcp-go"),
     ("definition", re.compile(r'"title": "\w+Arguments"'), "the Python SDK"),
 )
-"""The title of a test, a pattern of its answer, and the framework that a match reveals. The first match
-counts, because FastMCP is built on the Python SDK."""
+"""Each row has the title of a test, a pattern of its answer, and the framework that a match reveals. The
+first match counts, because FastMCP is built on the Python SDK."""
 _DEFECTS: Final[Mapping[tuple[str, str], str]] = {
     (PYTHON_SDK_1, "server.unknown-method"): "1.30.0; 2.x answers as specified",
     (PYTHON_SDK_1, "resources.error-code"): "1.30.0; 2.x answers as specified",
@@ -38,10 +38,10 @@ _DEFECTS: Final[Mapping[tuple[str, str], str]] = {
     (TYPESCRIPT_SDK, "logging.unknown-level"): "1.32.2",
     (GO_SDK, "server.garbage"): "1.8.0",
 }
-"""The defects that a sound server on each framework has, with the version that was checked. They are the
-framework's. Who can fix another defect is not said."""
+"""Lists the defects that a sound server on each framework has, with the version that was checked. They are
+the framework's. Who can fix another defect is not said."""
 _DEFECTIVE: Final = ("failed", "accepted")
-"""The verdicts and statuses that mean a defect."""
+"""Lists the verdicts and statuses that mean a defect."""
 
 
 def framework_of(tests: Sequence[TestResult]) -> str | None:

@@ -304,4 +304,4 @@ REPORT_KEYS: Final = (
     "skipped_tests",
     "detailed_results",
 )
-"""The keys of every JSON report."""
+"""Lists the keys of every JSON report."""

@@ -40,6 +40,7 @@ from playhead.check.probes.http import probe_authorization, probe_http
 from playhead.check.probes.mined import probe_mined
 from playhead.check.probes.process import probe_process
 from playhead.check.probes.prompts import probe_prompts
+from playhead.check.probes.proposals import AskModel, probe_proposals
 from playhead.check.probes.resources import probe_resources
 from playhead.check.probes.server import probe_server
 from playhead.check.probes.tool_judging import settled
@@ -90,18 +91,20 @@ async def check_server(
     on_broken_off: OnBrokenOff | None = None,
     runner: Runner = run_graph,
     recorder: CassetteRecorder | None = None,
+    ask_model: AskModel | None = None,
 ) -> Report:
     """Check the server that `target` names (as for `playhead.connect`) and return the report.
 
     `on_test` is called with each finished test and must not block. `on_broken_off` gets the report on the
     findings so far if the check is cancelled. `runner` runs the state graph; `check.graph` has two.
-    `recorder` records the requests of the check's session and their answers.
+    `recorder` records the requests of the check's session and their answers. `ask_model` sends a model a
+    system prompt and a message, and returns its reply; in a full check it then proposes arguments.
 
     Defects of the server are in the report, never raised: an unreachable server has the `mcp_service_status`
     `unavailable`. Raises `ConfigError` for an invalid target. Cancelling stops the server's process, if any,
     and everything in flight.
     """
-    check = _Check(resolve(target), options or CheckOptions(), on_test, recorder)
+    check = _Check(resolve(target), options or CheckOptions(), on_test, recorder, ask_model)
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
             check.nursery = nursery
@@ -133,9 +136,11 @@ class _Check:
         options: CheckOptions,
         on_test: OnTest | None,
         recorder: CassetteRecorder | None,
+        ask_model: AskModel | None,
     ) -> None:
         self._server = server
         self._recorder = recorder
+        self._ask_model = ask_model
         self._options = options
         secrets = server.secrets if isinstance(server, ServerConfig) else frozenset[str]()
         self._triage = Triage(
@@ -196,6 +201,8 @@ class _Check:
     async def discover_tools(self, state: State) -> Update:
         """List the tools."""
         await self._probe("discovery", self._discover)
+        if self._ask_model is not None and self._options.depth == "full":
+            await self._probe("proposals", partial(probe_proposals, ask_model=self._ask_model))
         names = [tool.name for tool in self._connected_target().tools]
         return Update(
             current_task="discover_tools",

@@ -13,6 +13,7 @@ import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
+from playhead.check.arguments.cases import Case
 from playhead.check.arguments.mine import Mine
 from playhead.check.cassette import UNRECORDED, UNRECORDED_WORDS, CassetteRecorder
 from playhead.check.conversation import Observations
@@ -58,10 +59,10 @@ MOST_UNANSWERED: int = 6
 is gone and nothing more is sent, because each of hundreds of further requests would wait for its deadline."""
 
 STILL_RATE_LIMITED: Final = "the server limits the rate of requests and still refused after pauses: undecided"
-"""The message of a test that the server's rate limit made void."""
+"""Explains a test that the server's rate limit made void."""
 
 RATE_LIMIT_PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
-"""Pauses in seconds before a rate-limited request is repeated."""
+"""Lists the pauses in seconds before a rate-limited request is repeated."""
 
 RATE_LIMITED: Final = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
 _TOO_MANY_REQUESTS = 429
@@ -85,6 +86,8 @@ class Target:
     """The rows that the messages of the server have kept or broken."""
     mine: Mine = field(default_factory=Mine)
     """The values that the server has named."""
+    proposals: dict[str, list[Case]] = field(default_factory=dict)
+    """The arguments that a model has proposed, by tool."""
     templates: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The names of the variables of each listed template."""
     succeeded: dict[str, object] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from playhead.errors import PlayheadError
 
 if TYPE_CHECKING:
     from playhead.cli.runner import Invocation
+    from playhead.cli.terminal import Terminal
 
 COMMANDS: Final = {
     "demo": ("cli.streams", "Ask the example server for music and play it while it arrives."),
@@ -55,7 +56,8 @@ COMMANDS: Final = {
 """Each command as a user types it, with its module below `playhead` and its summary. The command is the
 function in that module whose name is the last word; its docstring begins with the summary. A module is
 imported only when its command runs, because importing all modules takes longer than any one command needs to
-start. Only this table leads from the core to the commands of `agent`, `check` and `servers`."""
+start. Only this table and `open_model` lead from the core to the commands of `agent`, `check` and
+`servers`."""
 _GROUPS: Final = {
     "serve": "Run an example server, or a proxy that plays audio for a host.",
     "schema": "Show the template server's schemas, or validate messages.",
@@ -80,6 +82,12 @@ class _LazyGroup(TyperGroup):
 
             error.message = unusable_value(error)
             raise
+
+
+def open_model(choice: str, *, base_url: str | None, terminal: Terminal) -> Any:
+    """Open a model for a command outside of `agent`; see `answering` there."""
+    answering = import_module("playhead.agent.commands.single_question").answering
+    return answering(choice, base_url=base_url, terminal=terminal)
 
 
 def load_command(typed: str) -> Any:

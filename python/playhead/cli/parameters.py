@@ -42,6 +42,10 @@ ToolConfigFile = Annotated[
         help="The tool configuration. [default: the user's, and ./playhead-tools.toml]",
     ),
 ]
+ModelUrl = Annotated[
+    str | None,
+    typer.Option("--base-url", metavar="URL", help="Another URL of the model's API, e.g. a local one."),
+]
 Trust = Annotated[
     bool,
     typer.Option("--trust", help="Use the configuration files of the current directory without asking."),

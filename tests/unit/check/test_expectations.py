@@ -143,7 +143,7 @@ def test_a_draft_has_the_successful_calls_and_remarks_to_edit() -> None:
     assert draft_expectations(made).split("\n\n", 1)[1] == (
         '[[calls]]\ntool = "forecast"\narguments = {city = "Oslo"}\ncontent_types = ["text"]\n'
         '# patterns = ["4 °C \\\\(mild\\\\)"]\n# max_latency_ms = 100\n\n'
-        '# "lookup" answered no generated arguments with a result. Give it some that work:\n'
+        '# "lookup" answered none of the tried arguments with a result. Give it some that work:\n'
         '# [[calls]]\n# tool = "lookup"\n# arguments = {word = "a"}\n'
     )
 

@@ -45,9 +45,7 @@ def chat(
     ] = None,
     provider: Annotated[ProviderName | None, typer.Option(help="API of the model.")] = None,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the model.")] = None,
-    base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Another URL of the same API, e.g. a local one.")
-    ] = None,
+    base_url: p.ModelUrl = None,
     servers: Annotated[
         str | None, typer.Option(metavar="A,B", help="Servers to use, by name. [default: all]")
     ] = None,
@@ -134,10 +132,7 @@ def chat(
     )
 
     async def command(terminal: Terminal, report: Report) -> int:
-        if is_readable(base_url):
-            terminal.say(
-                "--base-url is not https: the network can read the key and the conversation", style="yellow"
-            )
+        warn_if_readable(terminal, base_url)
         return await run_chat(setup, terminal, report)
 
     run_command(command, json_output=json_output, deadline=deadline)
@@ -378,6 +373,13 @@ async def _open_hub(
                 unused = escape_line(f"--allow {rule.server}/{rule.tool}")
                 terminal.say(f"{unused} fits none of the {len(names)} tools", style="yellow")
         yield hub
+
+
+def warn_if_readable(terminal: Terminal, base_url: str | None) -> None:
+    if is_readable(base_url):
+        terminal.say(
+            "--base-url is not https: the network can read the key and the conversation", style="yellow"
+        )
 
 
 def is_readable(url: str | None) -> bool:

@@ -87,5 +87,5 @@ def open_model(
     if not keys and (base_url is None or not is_loopback(base_url)):
         where = "" if base_url is None else "; only a --base-url on this machine works without a key"
         variables = " or ".join(entry.key_variables)
-        raise UsageError(f"--provider {provider} needs an API key: set {variables}{where}")
+        raise UsageError(f"provider {provider} needs an API key: set {variables}{where}")
     return entry.make(name, keys[0] if keys else None, base_url)

@@ -71,7 +71,7 @@ def value_words(value: Any) -> str:
 
 
 LONG_STRING: Final = 2_000
-"""The length of a long string if the schema sets no limit. Models often send as much as a page of text."""
+"""Sets the length of a long string without a limit in the schema. Models often send a page of text."""
 _MANY_ITEMS: Final = 3
 _MAX_ENUM: Final = 20
 _MAX_DEPTH: Final = 3
@@ -216,8 +216,8 @@ _WRONG: Final[tuple[tuple[str, Any], ...]] = (
     ("boolean", True),
     ("null", None),
 )
-"""A value of each type. A case uses the first one whose type the schema excludes. Objects come first: lenient
-servers convert "5" to 5, but do not convert objects."""
+"""Has a value of each type. A case uses the first one whose type the schema excludes. Objects are first:
+lenient servers convert "5" to 5, but do not convert objects."""
 NO_OBJECTS: Final[tuple[tuple[str, Any], ...]] = (("an array", []), ("a string", "arguments"))
 _ADDED: Final = "playhead_undeclared"
 
@@ -338,8 +338,7 @@ def _breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
 # --- simpler arguments -----------------------------------------------------------------------------------
 
 _SIXTEENTHS: Final = (8, 12, 14, 15)
-"""The sixteenths of a number or length that are tried: a few steps find the limit at which the failure
-begins."""
+"""Sets the sixteenths of a number or length to try: a few steps find the limit at which a failure begins."""
 
 
 def simplifications(arguments: dict[str, Any], *, keep: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -53,7 +53,7 @@ _FAMILIES: Final = (
     frozenset({"uri", "url", "href", "link"}),
     frozenset({"cursor", "next_cursor", "page_token", "next_page_token"}),
 )
-"""Names that mean the same kind of value."""
+"""Groups the names that mean the same kind of value."""
 _COMMON: Final[Mapping[str, str]] = {
     "expression": "1 + 2",
     "formula": "=1+2",
@@ -67,7 +67,7 @@ _COMMON: Final[Mapping[str, str]] = {
     "code": "1 + 2",
     "command": "echo 1",
 }
-"""Values that fit by the name alone, for parameters whose text has a grammar."""
+"""Maps names to values that fit them by the name alone, for parameters whose text has a grammar."""
 # fmt: off
 READS: Final = frozenset([
     "get", "read", "fetch", "load", "show", "describe", "view", "open", "find", "lookup", "retrieve",

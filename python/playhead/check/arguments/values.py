@@ -17,7 +17,7 @@ from playhead.content.schema_shapes import NoValueError, Shape, Shapes, same, ty
 
 WORD: Final = "example"
 UNICODE: Final = "Grüße, 世界! 🎵 \u0301\u202e'\"\\\n\t<&>"
-"""Text with two scripts, an astral character, a combining and a right-to-left mark, quotes and controls."""
+"""Has two scripts, an astral character, a combining and a right-to-left mark, quotes and controls."""
 
 _FORMATS: Final = {
     "date-time": "2026-01-12T10:00:00Z",
@@ -42,7 +42,7 @@ _FORMATS: Final = {
     "relative-json-pointer": "0",
     "byte": "QUFB",
 }
-"""A valid string per format. Addresses and names are reserved for examples (RFC 2606, 5737, 3849)."""
+"""Maps each format to a valid string. Addresses and names are those for examples (RFC 2606, 5737, 3849)."""
 
 _QUOTED: Final = re.compile(
     r"""(?:e\.g\.|for example|such as|like)[\s,:(]{0,3}(?P<quote>['"`])(?P<text>.{1,60}?)(?P=quote)""", re.I
@@ -71,7 +71,7 @@ _FULL_DEPTH: Final = 4
 """Optional properties deeper than this are omitted, so that recursive schemas end."""
 _MAX_VALUES: Final = 20_000
 SAFE_INTEGER: Final = 2**53 - 1
-"""The largest integer that every JSON library reads exactly (RFC 8259, section 6)."""
+"""Is the largest integer that every JSON library reads exactly (RFC 8259, section 6)."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz ABCXYZ 0123456789 -_.,äß世🎵"
 
 

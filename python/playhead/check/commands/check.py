@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -24,7 +25,6 @@ from playhead.redaction import redacted_url
 if TYPE_CHECKING:
     from playhead.check.baseline import Baseline
     from playhead.check.graph import Runner
-    from playhead.check.options import CheckOptions
     from playhead.check.results import Report
 
 
@@ -64,6 +64,15 @@ def check(
             help="Write an expectations file from the answers, to be edited.",
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="PROVIDER:NAME",
+            help="Let a model propose arguments for --draft-expectations, such as openai:gpt-5.",
+        ),
+    ] = None,
+    base_url: p.ModelUrl = None,
     level: Annotated[
         LevelName,
         typer.Option("--level", help="Violations that fail the check: must, or should and must."),
@@ -147,7 +156,13 @@ def check(
     """
 
     async def command(terminal: Terminal, fields: Fields) -> int:
+        from playhead.check.baseline import IgnoredCheck
+        from playhead.check.catalogue import CATALOGUE
+        from playhead.check.expectations import load_expectations
+        from playhead.check.options import CheckOptions, LoadPlan
+        from playhead.check.plugins import installed_plugins
         from playhead.check.report import check_path, to_json, write_report, write_text
+        from playhead.cli.app import open_model
 
         paths = reports or []
         for path in paths:
@@ -155,19 +170,29 @@ def check(
         for option, value in (("--expect", expect), ("--load", load), ("--draft-expectations", draft)):
             if depth == "quick" and value is not None:
                 raise UsageError(f"{option} {_NEEDS_FULL}")
-        options = _options(
-            depth, level, ignored or [], expect=expect, load=load, max_time=max_time, timeout=timeout
-        )
-        options = replace(
-            options,
+        known = (*CATALOGUE, *(plugin.kind.name for plugin in installed_plugins()))
+        options = CheckOptions(
+            depth=depth,
+            level=level,
+            expectations=None if expect is None else load_expectations(expect),
+            ignored=tuple(IgnoredCheck.parse(text, known) for text in ignored or []),
+            load=None if load is None else LoadPlan.parse(load),
             seed=seed,
             allow_destructive=destructive,
             allow_unproven=unproven,
             mine=mine,
             baseline=_baseline(baseline, write=write_baseline),
         )
+        if max_time is not None:
+            options = replace(options, total_seconds=max_time)
+        if timeout is not None:
+            options = replace(options, timeout_seconds=timeout)
         if draft is not None:
             _check_draft(draft)
+        elif model is not None:
+            raise UsageError("--model proposes arguments for a draft: add --draft-expectations FILE")
+        if model is None and base_url is not None:
+            raise UsageError("--base-url is the address of a model: add --model PROVIDER:NAME")
         if record is not None:
             _check_record(record)
         runner = _runner(graph)
@@ -183,6 +208,7 @@ def check(
         else:
             target = named = await find_server(server, terminal, config=config, trusted=trusted)
             recorder = CassetteRecorder(secrets=named.secrets) if record is not None else None
+        opened = open_model(model, base_url=base_url, terminal=terminal) if model else nullcontext()
         progress = Progress()
         whole_only = [name for name, it in (("baseline", write_baseline), ("draft", draft)) if it]
 
@@ -207,15 +233,17 @@ def check(
 
         interrupted: list[Report] = []
         try:
-            with terminal.showing(progress.line):
-                report = await check_server(
-                    target,
-                    options,
-                    on_test=progress.tested,
-                    on_broken_off=interrupted.append,
-                    runner=runner,
-                    recorder=recorder,
-                )
+            async with opened as ask_model:
+                with terminal.showing(progress.line):
+                    report = await check_server(
+                        target,
+                        options,
+                        on_test=progress.tested,
+                        on_broken_off=interrupted.append,
+                        runner=runner,
+                        recorder=recorder,
+                        ask_model=ask_model,
+                    )
             if recorder is not None and record is not None:
                 write_text(recorder.to_json(), record, what="cassette")
                 terminal.say(f"wrote {record}: {counted(len(recorder.exchanges), 'exchange')}", whole=True)
@@ -230,35 +258,6 @@ def check(
         return EXIT_DONE if is_done else EXIT_FAILED
 
     run_command(command, json_output=json_output, deadline=deadline)
-
-
-def _options(
-    depth: DepthName,
-    level: LevelName,
-    ignored: list[str],
-    *,
-    expect: Path | None,
-    load: str | None,
-    max_time: float | None,
-    timeout: float | None,
-) -> CheckOptions:
-    from playhead.check.baseline import IgnoredCheck
-    from playhead.check.catalogue import CATALOGUE
-    from playhead.check.expectations import load_expectations
-    from playhead.check.options import CheckOptions, LoadPlan
-    from playhead.check.plugins import installed_plugins
-
-    known = (*CATALOGUE, *(plugin.kind.name for plugin in installed_plugins()))
-    options = CheckOptions(
-        depth=depth,
-        level=level,
-        expectations=None if expect is None else load_expectations(expect),
-        ignored=tuple(IgnoredCheck.parse(text, known) for text in ignored),
-        load=None if load is None else LoadPlan.parse(load),
-    )
-    if max_time is not None:
-        options = replace(options, total_seconds=max_time)
-    return options if timeout is None else replace(options, timeout_seconds=timeout)
 
 
 def _baseline(path: Path | None, *, write: bool) -> Baseline | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 80
 _COUNTED: Final[tuple[Status, ...]] = ("success", "failed", "accepted", "error", "skipped")
-"""The statuses in the order in which the summary counts them."""
+"""Orders the statuses in the summary."""
 _MOST_FAILED: Final = 50
 _MOST_ACCEPTED: Final = 20
 _MOST_UNDECIDED: Final = 10

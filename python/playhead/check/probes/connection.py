@@ -49,8 +49,7 @@ _UNHEALTHY: Final = frozenset({"unhealthy", "error", "down", "fail", "failed", "
 _BODY_BYTES: Final = 64 * 1024
 _KILLED: Final = -9
 NO_REVISION: Final = "1999-12-31"
-"""An unknown revision to ask for: revisions are named by date, and this is a date before the protocol
-existed."""
+"""Is an unknown revision: revisions are named by date, and the protocol did not exist at this one."""
 
 
 def unreachable_test(error: ConnectError, latency_ms: float) -> TestResult:

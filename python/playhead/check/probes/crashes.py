@@ -14,7 +14,7 @@ _CHARS: Final = 4_000
 REFUSED: Final = "the tool refused arguments that its schema allows"
 _INTERNAL: Final = -32603
 _NO_CODE: Final = 0
-"""The code that some frameworks use for the exception of a handler. The code is another check's."""
+"""Some frameworks use this code for the exception of a handler. Another check judges the code."""
 
 _OUTSIDE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (what, re.compile(words, re.IGNORECASE))
@@ -46,7 +46,7 @@ _OUTSIDE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ("memory or disk space", r"\bENOSPC\b|no space left|\bENOMEM\b|EROFS|read-only file system"),
     )
 )
-"""Each lack outside a server, with the words of errors that name it."""
+"""Maps each lack outside a server to the words of errors that name it."""
 
 _PROGRAMMING: Final = re.compile(
     r"traceback \(most recent call last\)|'?NoneType'? (?:object|has no)|\bnil pointer|invalid memory"
@@ -61,19 +61,19 @@ _PROGRAMMING: Final = re.compile(
     r"|unhandled (?:exception|rejection)|unsupported operand type|\bat [\w.<>$ ]{1,80} \(\S{1,200}:\d+:\d+\)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Words that only a defect of a program has."""
+"""Matches words that only a defect of a program has."""
 
 _EXCEPTION: Final = re.compile(
     r"\b[A-Z]\w{2,60}(?:Error|Exception)\b|\bnil\b|\bundefined\b|\bNoneType\b|\bNaN\b"
 )
-"""The name of an exception, or a missing value: a crash, in an error that is called internal."""
+"""Matches the name of an exception or a missing value, which show a crash in an internal error."""
 
 _UNKNOWN_TOOL: Final = (
     r"\b(?:unknown|unrecognized|no such|undefined|unsupported) tool\b"
     r"|\btool[\s:'\"`]{{1,3}}{name}[\s'\"`]{{1,3}}(?:is |was |has )?(?:been )?(?:not|unknown|does not exist"
     r"|unavailable)"
 )
-"""A pattern of the errors that call the tool `name` unknown."""
+"""Matches errors that call the tool `name` unknown."""
 
 
 def missing_outside(text: str) -> str | None:
@@ -89,7 +89,7 @@ def shows_crash(text: str) -> bool:
 _EVALUATED: Final = re.compile(
     r"code|script|expression|formula|sql|query|command|program|regex", re.IGNORECASE
 )
-"""The names of arguments that a tool may run. An exception is then the answer to the argument."""
+"""Matches the names of arguments that a tool may run. An exception is then the answer to the argument."""
 
 
 def judge_error(draft: TestDraft, error: RpcError | None, text: str, *, tool: str, arguments: object) -> None:

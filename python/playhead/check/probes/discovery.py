@@ -27,9 +27,9 @@ from playhead.errors import DeadlineError
 MOST_DEFINITIONS: Final = 1000
 """Limits the definitions that get a test each. The test of the listing judges the shape of all tools."""
 NAMES_SINCE: Final = "2025-11-25"
-"""The first revision that restricts the characters of a tool's name."""
+"""This is the first revision that restricts the characters of a tool's name."""
 ANY_OUTPUT_SINCE: Final = "2026-07-28"
-"""The first revision whose `outputSchema` may describe any value, not only an object."""
+"""This is the first revision whose `outputSchema` may describe any value, not only an object."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _TOOL: Final = (
     Field(name="name", required=True),

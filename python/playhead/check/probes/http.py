@@ -28,8 +28,7 @@ from playhead.protocol.revisions import CLIENT_INFO, REVISIONS
 from playhead.redacted_request import redact_query
 
 FOREIGN_ORIGIN: Final = "https://attacker.example"
-"""The origin of a web page that a user happens to visit, whose name resolves to this machine (DNS
-rebinding)."""
+"""Names a web page that a user happens to visit, and whose name resolves to this machine (DNS rebinding)."""
 _BODY_BYTES: Final = 256 * KIB
 _RESUMED_SECONDS: Final = 1.0
 """Limits the wait for messages on a resumed stream, which may stay open."""

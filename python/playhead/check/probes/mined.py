@@ -36,7 +36,7 @@ _UNKNOWN: Final = re.compile(
     re.I,
 )
 MARK: Final = "written by playhead check, to be read back"
-"""The content of a written value."""
+"""Marks a written value."""
 _MOST_PAIRS: Final = 8
 _LAST: Final = 2
 _MOST_PASSES: Final = 3
@@ -46,19 +46,17 @@ _MOST_PASSES: Final = 3
 async def probe_mined(target: Target) -> None:
     """Call each tool that may get mined values with such values. If all tools may, also write with one tool
     and read back with another."""
-    may_mine = [
-        tool for tool in target.tools if _may_mine(target, tool) and skip_reason(target, tool) is None
-    ]
+    allowed = [tool for tool in target.tools if may_mine(target, tool) and skip_reason(target, tool) is None]
     if target.options.mine == "all" and target.is_process:
         await trio.to_thread.run_sync(_learn_places, target)
-    searches = [_Search(calls=ToolCalls(target, tool)) for tool in sorted(may_mine, key=_turn)]
+    searches = [_Search(calls=ToolCalls(target, tool)) for tool in sorted(allowed, key=_turn)]
     endings = [search for search in searches if _turn(search.calls.tool) == _LAST]
     for group in ([search for search in searches if search not in endings], endings):
         await _search_all(target, group)
     for search in searches:
         search.report()
     if target.options.mine == "all":
-        tools = {tool.name: tool for tool in may_mine}
+        tools = {tool.name: tool for tool in allowed}
         schemas = {name: tool.input_schema for name, tool in tools.items()}
         for pair in list(read_backs(schemas))[:_MOST_PAIRS]:
             await _read_back(target, tools, pair)
@@ -152,7 +150,8 @@ def _learn_places(target: Target) -> None:
     target.mine.directories = [str(path) for path in inside if path.is_dir()]
 
 
-def _may_mine(target: Target, tool: types.Tool) -> bool:
+def may_mine(target: Target, tool: types.Tool) -> bool:
+    """Return True if a tool may be called with values that exist."""
     if target.options.mine != "read-only":
         return target.options.mine == "all"
     return is_read_only(target, tool)

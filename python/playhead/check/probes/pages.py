@@ -21,8 +21,7 @@ MOST_BYTES: Final = 4 * MIB
 """Limits the bytes to compare, from the start of a resource. Its end is tested separately."""
 DONE: Final = b"[DONE]"
 TELLING_BYTES: Final = 64
-"""The length of a run of bytes that identifies its place. Only a resource that repeats itself has such a run
-twice."""
+"""A run of this many bytes identifies its place. Only a resource that repeats itself has it twice."""
 _PAGE_BYTES: Final = DEFAULT_OPTIONS.page_bytes
 _MOST_PAGES: Final = 64
 """Limits the pages of the sequential read, so that a server with 1 KiB pages does not get 4,000 requests."""

@@ -39,11 +39,11 @@ TOOL_SECONDS: Final = 5.0
 LEAST_CALLS: Final = 16
 """Fewer calls show no trend."""
 LEAK_BYTES: Final = 1.0 * MIB
-"""Growth of memory per call that counts as a leak. Caches of a runtime stop growing long before 50 MiB."""
+"""Memory that grows by this much per call leaks. Caches of a runtime stop growing long before 50 MiB."""
 LEAK_DESCRIPTORS: Final = 0.8
-"""Growth of open file descriptors per call that counts as a leak."""
+"""Open file descriptors that grow by this much per call leak."""
 SLOWER_SECONDS: Final = 0.002
-"""Growth of the time per call that counts as slowing down."""
+"""A tool slows down if a call takes this much longer each time."""
 STILL_SLOWER: Final = 1.4
 """A slowdown counts only if the second round takes at least this many times as long as the first."""
 _NOISE: Final = re.compile(

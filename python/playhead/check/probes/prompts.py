@@ -20,10 +20,9 @@ MOST_PROMPTS: Final = 20
 """Limits the prompts requested from one server. The others are reported as skipped."""
 UNKNOWN_NAME: Final = "playhead-check-no-such-prompt"
 ARGUMENT_VALUE: Final = "playhead"
-"""The value of generated arguments. Prompts accept any string."""
+"""Fills generated arguments. Prompts accept any string."""
 OLD_NOT_FOUND: Final = -32004
-"""The code that some 2024-11-05 servers use for an unknown prompt (JSON-RPC leaves -32000 to -32099 to
-servers)."""
+"""Some 2024-11-05 servers use this code for an unknown prompt (-32000 to -32099 are left to servers)."""
 
 
 _PROMPT: Final = (

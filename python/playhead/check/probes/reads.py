@@ -33,12 +33,11 @@ from playhead.limits import KIB, MIB
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 
 ODD_PAGE_BYTES: Final = 16_381
-"""The bytes per page. A prime number, so that no page starts at a base64 group or at a block of the file."""
+"""Is prime, so that no page starts at a base64 group or at a block of the file."""
 DEFAULT_PAGE_BYTES: Final = DEFAULT_OPTIONS.page_bytes
 WRONG_ALREADY: Final = "single pages are wrong already"
 SLOW_SECONDS: Final = 0.1
-"""The least latency of a read with which concurrency is judged. Faster reads don't show whether they waited
-for each other."""
+"""Concurrency is judged from this latency on. Faster reads don't show if they waited for each other."""
 AT_ONCE: Final = 4
 FOLLOW_UPS: Final = 32
 _STREAM_PAGE_BYTES: Final = 32 * KIB

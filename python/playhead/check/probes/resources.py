@@ -37,10 +37,10 @@ MOST_READS: Final = 16
 """Limits the resources read from one server. The others are reported as skipped."""
 MOST_TEMPLATES: Final = 5
 UNKNOWN_URI: Final = "playhead-check://no/such/resource"
-"""A URI that no server knows. Its scheme is unused, so a server that reads any URL does not know it
+"""No server knows this URI. Its scheme is unused, so a server that reads any URL does not know it
 either."""
 VARIABLE_VALUE: Final = "1"
-"""The value of a template's variables, which is valid as a number, a name or an index."""
+"""Fills the variables of a template. It is valid as a number, a name and an index."""
 NEWEST: Final = "2026-07-28"
 _UNKNOWN: Final = re.compile(r"not found|no such|unknown|does not exist|doesn't exist", re.IGNORECASE)
 

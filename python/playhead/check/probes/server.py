@@ -24,15 +24,14 @@ from playhead.protocol.framing import EndlessLine, Line, LineFramer
 from playhead.protocol.messages import answered_plainly
 
 BIG_BYTES: Final = 8 * MIB
-"""The size of the big request: more than the arguments of any tool, and less than the memory of ordinary
-servers."""
+"""The big request is larger than the arguments of any tool, and smaller than the memory of any server."""
 BIG_PATIENCE: Final = 5.0
 """A big request may take this many times `timeout_seconds`, because both sides write and parse 8 MiB on a
 machine that may be busy."""
 _NO_METHOD: Final = "playhead/no-such-method"
 NO_TOOL: Final = "playhead_no_such_tool"
 _WRONG_CODES: Final = (-32700, -32600)
-"""The codes that are wrong for the call of an unknown tool: parse error and invalid request. -32601 is
+"""Lists the wrong codes for the call of an unknown tool: parse error and invalid request. -32601 is
 acceptable, because the server may lack the method, and so are -32603 and the server's own codes."""
 
 

@@ -26,7 +26,7 @@ MISTAKEN_CODES: Final = {
     -32600: "invalid request",
     -32601: "method not found",
 }
-"""The JSON-RPC codes of errors that are not about the arguments or the tool."""
+"""Lists the codes of errors that are not about the arguments or the tool."""
 
 
 def judge_answered(

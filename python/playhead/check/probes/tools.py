@@ -26,23 +26,24 @@ from playhead.client.session.tool_calls import has_default_hints, needs_task
 async def probe_tool(target: Target, tool: types.Tool) -> None:
     """Test `tool`.
 
-    Calls of the expectations file come first. A tool with an explicit `destructiveHint: true` is called only
-    if the options allow it, or if all tools have the protocol's default annotations, which say nothing; one
-    that runs only as a task is not called.
+    Calls of the expectations file come first, then proposed ones. A tool with an explicit `destructiveHint:
+    true` is called only if the options allow it, or if all tools have the protocol's default annotations,
+    which say nothing; one that runs only as a task is not called.
     """
     if (why := skip_reason(target, tool)) is not None:
-        target.on_test(_skipped_test(tool, "all calls", why))
+        target.on_test(skipped_test(tool, "all calls", why))
         return
     options = target.options
     calls = ToolCalls(target, tool)
     expected = options.expectations.of_tool(tool.name) if options.expectations is not None else ()
     for index, call in enumerate(expected):
         await calls.call_expected(call, f"expected call {index + 1}")
+    await _call_all(calls, "proposed arguments", target.proposals.get(tool.name, ()))
     generated = await trio.to_thread.run_sync(
         partial(arguments_for, tool.input_schema, seed=options.seed, examples=options.examples)
     )
     for remark in generated.remarks:
-        target.on_test(_skipped_test(tool, "generated arguments", remark))
+        target.on_test(skipped_test(tool, "generated arguments", remark))
     await _call_all(calls, "valid arguments", [case for case in generated.valid if case.kind == "valid"])
     await calls.call_without_arguments()
     await probe_media(target, [it.result for it in calls.succeeded], tool=tool.name)
@@ -60,7 +61,7 @@ async def _call_all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:
     left = list(cases)
     while left:
         if (why := calls.stop_reason()) is not None:
-            calls.target.on_test(_skipped_test(calls.tool, what, f"{len(left)} more were not sent: {why}"))
+            calls.target.on_test(skipped_test(calls.tool, what, f"{len(left)} more were not sent: {why}"))
             return
         await calls.call_generated(left.pop(0))
 
@@ -70,7 +71,7 @@ _MACHINE: Final = re.compile(
     r"|wallpaper|wi_?fi|bluetooth|mouse|keyboard|kill_?process|format_?disk|uninstall|mute|unmute|microphone|firewall)"
     r"(?:$|_)"
 )
-"""The words in the names of tools that change the machine on which their server runs."""
+"""Matches the names of tools that change the machine on which their server runs."""
 # fmt: off
 _LOOKS: Final = frozenset([
     "get", "list", "read", "show", "query", "status", "describe", "check", "find", "search", "info", "is",
@@ -106,7 +107,7 @@ def is_read_only(target: Target, tool: types.Tool) -> bool:
     return hints is not None and hints.read_only_hint is True and not has_default_hints(target.tools)
 
 
-def _skipped_test(tool: types.Tool, title: str, why: str) -> TestResult:
+def skipped_test(tool: types.Tool, title: str, why: str) -> TestResult:
     return TestResult(
         subject=f"tool {tool.name}",
         title=title,
@@ -255,9 +256,9 @@ def _answer_value(answer: RequestOutcome) -> Any:
 
 
 SLOW_SECONDS: Final = 0.3
-"""The least latency of a tool whose late answer is judged. A faster answer may cross the cancellation."""
+"""A late answer is judged from this latency on. A faster one may cross the cancellation."""
 _LONGEST_SECONDS: Final = 8.0
-"""The longest latency of a tool whose late answer is waited for."""
+"""Limits the latency of a tool whose late answer is waited for."""
 
 
 async def probe_cancellation(calls: ToolCalls) -> None:

@@ -16,7 +16,7 @@ from playhead.check.probes.asking import ask, error_words, require_answered
 from playhead.check.target import Target
 
 LEVEL: Final = "warning"
-"""The level to set: above what servers say in passing, and below their errors."""
+"""Is above what servers say in passing, and below their errors."""
 MOST_COMPLETED: Final = 8
 """Limits the arguments and variables to complete."""
 

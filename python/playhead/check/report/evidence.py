@@ -20,10 +20,10 @@ from playhead.escaping import escape, escape_line, is_hidden
 DEPTH: Final = 64
 """Limits nesting. It is deeper than people read, and far below the interpreter's recursion limit."""
 _ITEM_CHARS: Final = 8
-"""The least cost of an item, because a million empty lists contain no characters, but make a large report."""
+"""Sets the least cost of an item, because a million empty lists have no characters, but a large report."""
 
 _CREDENTIAL_CHARS: Final = 600
-"""The number of characters to read beyond a cut. The patterns below look less far ahead."""
+"""Sets the number of characters to read beyond a cut. The patterns below look less far ahead."""
 
 _CREDENTIALS: Final = (
     (re.compile(r"(?<=://)[^/?#\s@\"']{1,500}@"), "…@"),
@@ -37,7 +37,7 @@ _CREDENTIALS: Final = (
         r"\1=…",
     ),
 )
-"""Patterns of credentials, with their replacements: user and password in a URL, an Authorization header, a
+"""Maps patterns of credentials to their replacements: user and password in a URL, an Authorization header, a
 key in a query. The checker writes no credentials into a report, but a server may echo them."""
 
 

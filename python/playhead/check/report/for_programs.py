@@ -26,7 +26,7 @@ _JSON_MESSAGE_CHARS: Final = 4_000
 _JUNIT_VALUE_CHARS: Final = 8_000
 _JUNIT_REPORT_CHARS: Final = 8 * 1024 * 1024
 _SKIPPED_STATUSES: Final = frozenset({"accepted", "error", "skipped"})
-"""The statuses of the tests that JUnit counts as skipped; `_case` writes `<skipped>` for each of them."""
+"""Lists the statuses that JUnit counts as skipped; `_case` writes `<skipped>` for each of them."""
 _LINE_CHARS: Final = 500
 """Limits an attribute, because CI systems show attributes in a list."""
 

@@ -16,7 +16,7 @@ Outcome = Literal["failed", "accepted", "undecided", "skipped", "passed"]
 defect."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = ("failed", "accepted", "undecided", "skipped", "passed")
-"""All outcomes, the most interesting first."""
+"""Orders the outcomes, the most interesting first."""
 STATUS_OUTCOME: Final[dict[Status, Outcome]] = {
     "failed": "failed",
     "accepted": "accepted",

@@ -97,4 +97,4 @@ def test_a_file_in_place_of_the_output_directory_is_an_error(tmp_path: Path) -> 
     (tmp_path / "file").write_text("x")
     done = playhead("outputs", "--folder", tmp_path / "file")
     assert done.code == 1
-    assert "expected a directory of outputs, got a link or a file" in done.stderr
+    assert "expected a directory, got a link or a file" in done.stderr

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import resource
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,34 +13,10 @@ from playhead.playback import FileMedia, NullSink, Player
 from playhead.stream.ring_writer import RING_BUDGET
 from playhead.stream.source import Playable
 from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, shell
+from tests.process_limits import descriptors_left
 from tests.servers.shared import SharedServers
 
 CHORD = Path(__file__).parents[1] / "data" / "chord.wav"
-
-
-@contextmanager
-def descriptors_left(count: int) -> Iterator[None]:
-    """Leave this process `count` free descriptors. Nothing that was left behind is closed meanwhile."""
-    gc.collect()
-    gc.disable()
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = max(int(name) for name in os.listdir("/dev/fd")) + 1  # noqa: PTH208 - names alone
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 64, limits[1]))
-    taken = []
-    try:
-        try:
-            while True:
-                taken.append(os.dup(0))
-        except OSError:
-            for descriptor in taken[len(taken) - count :]:
-                os.close(descriptor)
-            del taken[len(taken) - count :]
-        yield
-    finally:
-        for descriptor in taken:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        gc.enable()
 
 
 async def heard(player: Player, media: Playable) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
 import unicodedata
 from itertools import combinations
 from pathlib import Path
-from types import TracebackType
 
 import pytest
 
 from playhead.config.outputs import Listing, OutputStore
 from playhead.errors import DiskFullError, SavingError
+from tests.process_limits import largest_file
 
 NAMES = [
     "..",
@@ -155,27 +154,11 @@ def test_a_folder_in_a_files_place_is_an_error_and_nothing_is_left(store: Output
 # --- a full disk --------------------------------------------------------------------------------------
 
 
-class SmallFiles:
-    """No file of this process may grow past `limit_bytes`: what a full disk looks like, without one."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def __enter__(self) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self._limit_bytes, self._before[1]))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
-
-
 @pytest.mark.requirement("OUT-03")
 def test_a_full_disk_is_an_error_of_its_own_and_leaves_nothing_half(store: OutputStore) -> None:
     kept = store.save("home__play", {}, b"kept")
     before = everything_under(store.folder)
-    with SmallFiles(10_000), pytest.raises(DiskFullError, match="make room") as caught:
+    with largest_file(10_000), pytest.raises(DiskFullError, match="make room") as caught:
         store.save("home__play", {}, bytes(20_000))
     assert caught.value.path == str(kept.path.parent)
     assert everything_under(store.folder) == before
@@ -183,7 +166,7 @@ def test_a_full_disk_is_an_error_of_its_own_and_leaves_nothing_half(store: Outpu
 
 
 def test_a_disk_that_is_full_when_the_record_is_written_leaves_no_file_either(store: OutputStore) -> None:
-    with SmallFiles(1000), pytest.raises(DiskFullError):
+    with largest_file(1000), pytest.raises(DiskFullError):
         store.save("home__play", {"text": "x" * 2000}, b"small")
     assert everything_under(store.folder) == []
 

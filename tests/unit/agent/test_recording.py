@@ -5,11 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-import resource
 import stat
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +28,7 @@ from playhead.agent.events import (
 )
 from playhead.agent.recording import Recorded, Recorder, Recording, read_recording, replay
 from playhead.errors import ClosedError, RecordingError, SavingError, UsageError
+from tests.process_limits import largest_file
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -162,16 +160,6 @@ async def test_leaving_while_cancelled_closes_the_file(path: Path) -> None:
             scope.cancel()
             await trio.lowlevel.checkpoint()
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
-
-
-@contextmanager
-def largest_file(limit_bytes: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 async def test_a_full_disk_is_told_and_leaves_whole_lines(path: Path) -> None:

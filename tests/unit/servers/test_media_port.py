@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import stat
 import sys
@@ -24,12 +25,13 @@ from mcp.server import Server
 from playhead import connect
 from playhead.client.session.session import Session
 from playhead.config.servers import ServerConfig
-from playhead.errors import UsageError
+from playhead.errors import DiskFullError, UsageError
 from playhead.servers.proxy import ProxyOptions
 from playhead.servers.proxy.media_table import LIFETIME_SECONDS, MediaEntry, MediaTable
 from playhead.servers.proxy.proxy_server import open_proxy, serve
 from playhead.servers.proxy.result_audio import ADDRESS_META
 from playhead.servers.ranged_resource import ResourceBytes, ranged_resource
+from tests.process_limits import descriptors_left, largest_file
 from tests.servers.raw_origin import ignores_ranges, raw_origin
 from tests.servers.wave import wave_header
 
@@ -321,6 +323,80 @@ async def test_unknown_and_foreign_requests_are_refused(tmp_path: Path) -> None:
         assert (await http.get(address, headers={"origin": "https://evil.example"})).status_code == 403
 
 
+# --- a full disk --------------------------------------------------------------------------------------
+
+
+async def test_a_full_disk_is_an_error_for_its_device_alone(tmp_path: Path) -> None:
+    far = FarServer()
+    far.songs["short"] = far.song("a")[:100_000]
+    async with house(far, tmp_path) as (host, http):
+        address, other = await address_of(host, "a"), await address_of(host, "short")
+        with largest_file(0):
+            refused = await http.get(address)
+        assert (refused.status_code, refused.text) == (
+            502,
+            f"{tmp_path / 'proxy'}: File too large; make room, or set XDG_STATE_HOME to another directory\n",
+        )
+        with largest_file(300_000):
+            with pytest.raises(httpx2.RemoteProtocolError):
+                await http.get(address)  # it has begun, so that only its length can tell
+            assert (await http.get(other)).content == far.song("short")
+        assert (await http.get(address)).content == far.song("a")
+
+
+async def test_a_write_that_takes_only_some_bytes_goes_on_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far, write = FarServer(), os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: write(fd, data[:999], at))
+    async with house(far, tmp_path) as (host, http):
+        assert (await http.get(await address_of(host, "a"))).content == far.song("a")
+
+
+async def test_a_copy_without_a_free_file_descriptor_is_an_error_for_its_device_alone(tmp_path: Path) -> None:
+    far = FarServer()
+    async with house(far, tmp_path) as (host, http):
+        first, second = await address_of(host, "a"), await address_of(host, "b")
+        assert (await http.get(first)).content == far.song("a")  # this connection stays open
+        with descriptors_left(0):
+            refused = await http.get(second)
+            assert (await http.get(first)).content == far.song("a")
+        assert (refused.status_code, "RLIMIT_NOFILE" in refused.text) == (502, True)
+        assert (await http.get(second)).content == far.song("b")
+
+
+@pytest.mark.parametrize("tool", ["play", "inline"])
+async def test_a_result_without_room_for_its_address_says_so(tool: str, tmp_path: Path) -> None:
+    far = FarServer()
+    async with house(far, tmp_path) as (host, http):
+        with largest_file(0 if tool == "play" else 1000):  # the table has room for an entry, the audio none
+            result = await host.call_tool(tool, {"song": "a"})
+        assert not result.is_error
+        assert ADDRESS_META not in result.raw.get("_meta", {})
+        assert result.text.startswith(f"[the audio has no address: {tmp_path / 'proxy'}: File too large; ")
+        assert len(list((tmp_path / "proxy").iterdir())) == 1
+        assert (await http.get(await address_of(host, "a", tool))).content == far.song("a")
+
+
+def test_an_entry_without_room_leaves_no_half_line_in_the_table(tmp_path: Path) -> None:
+    now = 1000.0
+    table = MediaTable(tmp_path, now=lambda: now)
+    entry = MediaEntry(
+        server="s", identity="", uri="u", title="t", mime_type=None, size_bytes=None, read_at=0
+    )
+    address = table.add(entry)
+    with largest_file((tmp_path / "media.jsonl").stat().st_size + 10):
+        with pytest.raises(DiskFullError), table.saving():
+            table.add(entry)
+        now += LIFETIME_SECONDS - 1
+        assert table.get(address) is not None  # the time of the read is saved with the next one
+    assert table.get(address) is not None
+    second = table.add(entry)
+    now += LIFETIME_SECONDS - 1
+    again = MediaTable(tmp_path, now=lambda: now)
+    assert None not in (again.get(address), again.get(second))
+
+
 def test_an_address_expires_a_day_after_the_last_read(tmp_path: Path) -> None:
     now = 1000.0
     table = MediaTable(tmp_path, now=lambda: now)
@@ -334,6 +410,20 @@ def test_an_address_expires_a_day_after_the_last_read(tmp_path: Path) -> None:
     assert MediaTable(tmp_path, now=lambda: now).get(address) is not None
     now += 2 * LIFETIME_SECONDS
     assert table.get(address) is None
+
+
+def test_reads_at_short_intervals_are_saved_too(tmp_path: Path) -> None:
+    now = 1000.0
+    table = MediaTable(tmp_path, now=lambda: now)
+    entry = MediaEntry(
+        server="s", identity="", uri="u", title="t", mime_type=None, size_bytes=None, read_at=0
+    )
+    address = table.add(entry)
+    for _read in range(1000):
+        now += 30.0
+        assert table.get(address) is not None
+    now += LIFETIME_SECONDS - 61.0
+    assert MediaTable(tmp_path, now=lambda: now).get(address) is not None
 
 
 def test_an_unusable_table_is_a_clear_error(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from playhead.config.outputs.store import (
     content_of,
     default_output_folder,
 )
-from playhead.config.outputs.writer import Extent, OutputWriter
+from playhead.config.outputs.writer import Extent, OutputWriter, saving, write_at
 
 __all__ = [
     "Content",
@@ -31,4 +31,6 @@ __all__ = [
     "SavedOutput",
     "content_of",
     "default_output_folder",
+    "saving",
+    "write_at",
 ]

@@ -64,24 +64,23 @@ _NOT_A_DIRECTORY: Final = frozenset({errno.EEXIST, errno.ELOOP, errno.ENOTDIR})
 
 
 @contextmanager
-def saving(path: Path) -> Iterator[None]:
-    """Convert an `OSError` into a `SavingError` about `path` with advice."""
+def saving(path: Path, *, otherwise: str = "choose another output directory") -> Iterator[None]:
+    """Convert an `OSError` into a `SavingError` about `path` with advice, which ends with `otherwise`."""
     try:
         yield
     except OSError as error:
         if error.errno in _DISK_FULL:
             raise DiskFullError(
-                f"{path}: {error.strerror}; make room, or choose another output directory", path=str(path)
+                f"{path}: {error.strerror}; make room, or {otherwise}", path=str(path)
             ) from error
         if error.errno in _NOT_A_DIRECTORY:
             raise SavingError(
-                f"{path}: expected a directory of outputs, got a link or a file; remove it, or choose another"
-                " output directory",
+                f"{path}: expected a directory, got a link or a file; remove it, or {otherwise}",
                 path=str(path),
             ) from error
         raise SavingError(
-            f"{path}: cannot write to this output directory ({error.strerror or error}); correct that, or"
-            " choose another",
+            f"{path}: cannot write to this directory ({error.strerror or error}); correct that, or"
+            f" {otherwise}",
             path=str(path),
         ) from error
 
@@ -142,9 +141,7 @@ class OutputWriter:
             )
         try:
             with saving(self._folder):
-                count = 0
-                while count < len(view):
-                    count += os.pwrite(self._file.fileno(), view[count:], offset + count)
+                write_at(self._file.fileno(), offset, view)
         except SavingError:
             self.discard()
             raise
@@ -230,6 +227,13 @@ class OutputWriter:
             self._file.seek(0)
             self._digest = hashlib.file_digest(self._file, "sha256")
         return self._digest.hexdigest()
+
+
+def write_at(descriptor: int, offset: int, view: memoryview) -> None:
+    """Write all bytes at `offset`: one write takes only some if the disk is nearly full. Raises `OSError`."""
+    count = 0
+    while count < len(view):
+        count += os.pwrite(descriptor, view[count:], offset + count)
 
 
 def hidden_name() -> str:

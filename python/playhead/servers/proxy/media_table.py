@@ -1,22 +1,27 @@
 """The media addresses that the proxy has given out, in a file of the user's that outlives the process.
 
 An address is 128 random bits: who has it may read the one resource that it was made for. It expires 24 hours
-after the last read. Audio that a result held itself is saved next to the table.
+after the last read. Audio that a result held itself is saved next to the table, and the relay's copies are in
+the same directory.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import secrets
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
-from playhead.errors import UsageError
+from playhead.config.outputs import saving
+from playhead.errors import UsageError, naming_descriptor_limit
 
 LIFETIME_SECONDS: Final = 24 * 3600.0
 SAVE_SECONDS: Final = 60.0
@@ -68,12 +73,22 @@ class MediaTable:
         lines = "".join(_line(address, entry) for address, entry in self._entries.items())
         _write(directory / _TABLE, lines.encode("ascii"))
 
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Raise `SavingError` or `DescriptorLimitError` in place of an `OSError` of this directory."""
+        with (
+            saving(self._directory, otherwise="set XDG_STATE_HOME to another directory"),
+            naming_descriptor_limit(),
+        ):
+            yield
+
     def add(self, entry: MediaEntry) -> str:
         """Return a new address. Raises `OSError`."""
         address = secrets.token_hex(16)
-        self._entries[address] = replace(entry, read_at=self._now())
+        entry = replace(entry, read_at=self._now())
+        self._append(address, entry)
+        self._entries[address] = entry
         self._expire()
-        self._append(address)
         return address
 
     def get(self, address: str) -> MediaEntry | None:
@@ -82,14 +97,22 @@ class MediaTable:
         if entry is None or now - entry.read_at > LIFETIME_SECONDS:
             return None
         self._entries[address] = replace(entry, read_at=now)
-        if now - self._saved_at.get(address, entry.read_at) > SAVE_SECONDS:
-            self._saved_at[address] = now
-            self._append(address)
+        if now - self._saved_at.get(address, 0.0) > SAVE_SECONDS:
+            with suppress(OSError):  # the audio can be read all the same, and the next read saves its time
+                self._append(address, self._entries[address])
         return entry
 
     def save_audio(self, address: str, data: bytes) -> None:
-        """Save the audio of an address. Call it from a thread. Raises `OSError`."""
-        _write(self.path(address), data)
+        """Save the audio of an address, or forget the address. Call it from a thread. Raises `OSError`."""
+        try:
+            _write(self.path(address), data)
+        except OSError:
+            self._entries.pop(address, None)
+            raise
+
+    def open_copy(self) -> IO[bytes]:
+        """Open a file without a name, which ends with the process. Raises `OSError`."""
+        return tempfile.TemporaryFile(dir=self._directory)
 
     def path(self, address: str) -> Path:
         """Return the path of the audio that is saved for an address, if any."""
@@ -102,6 +125,7 @@ class MediaTable:
             held += 0 if entry.uri else entry.size_bytes or 0
             if now - entry.read_at > LIFETIME_SECONDS or (held > HELD_BYTES and not entry.uri):
                 del self._entries[address]
+                self._saved_at.pop(address, None)
                 self.path(address).unlink(missing_ok=True)
 
     def _load(self) -> dict[str, MediaEntry]:
@@ -119,9 +143,13 @@ class MediaTable:
                 entries[address] = MediaEntry(**raw)
         return entries
 
-    def _append(self, address: str) -> None:
-        with os.fdopen(os.open(self._directory / _TABLE, _APPEND, 0o600), "a", encoding="ascii") as file:
-            file.write(_line(address, self._entries[address]))
+    def _append(self, address: str, entry: MediaEntry) -> None:
+        with os.fdopen(os.open(self._directory / _TABLE, _APPEND, 0o600), "ab", buffering=0) as file:
+            end, line = file.tell(), _line(address, entry).encode("ascii")
+            if file.write(line) < len(line):  # the disk is full; the next line must not follow a half one
+                file.truncate(end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._saved_at[address] = entry.read_at
 
 
 def _line(address: str, entry: MediaEntry) -> str:

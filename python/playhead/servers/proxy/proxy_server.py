@@ -41,7 +41,7 @@ from playhead.servers.proxy.host_session import Context, HostSession, HostSessio
 from playhead.servers.proxy.media_port import MediaPort
 from playhead.servers.proxy.media_table import MediaEntry, MediaTable
 from playhead.servers.proxy.relay import Relay
-from playhead.servers.proxy.result_audio import ADDRESS_META, ResultAudio
+from playhead.servers.proxy.result_audio import ResultAudio, with_addresses
 from playhead.servers.proxy.upstream import LISTS, Upstream, wire_error, without_unmet_schema
 from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND, ranged_resource
 from playhead.servers.stdio import serve_stdio
@@ -301,8 +301,7 @@ class ProxyServer:
             if audio is not None:
                 raw = audio.with_heard(await audio.removed(upstream, result))
             elif self.relay is not None and result.media and not result.is_error:
-                addresses = await self.relay.addresses(upstream, result.media)
-                raw["_meta"] = {**(raw.get("_meta") or {}), ADDRESS_META: addresses}
+                raw = await with_addresses(raw, self.relay.addresses(upstream, result.media))
             raw = _COMPLETE | upstream.moved(raw, "content")
             self.observe(upstream.name, name, raw)
             return raw

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from playhead._core import decode_base64
 from playhead.client.call_results.media import BytesMedia, ResourceMedia
 from playhead.client.session.session import Session
-from playhead.config.outputs import Extent
+from playhead.config.outputs import Extent, write_at
 from playhead.errors import PlayheadError
 from playhead.servers.byte_sources import ResourceBytes, read_file
 from playhead.servers.proxy.media_table import MediaEntry, MediaTable
@@ -50,8 +49,13 @@ class _Copy:
     """The bytes of one resource that have been read so far."""
 
     def __init__(
-        self, entry: MediaEntry, origin: Upstream | None, session: Callable[[], Awaitable[Session]]
+        self,
+        entry: MediaEntry,
+        origin: Upstream | None,
+        session: Callable[[], Awaitable[Session]],
+        table: MediaTable,
     ) -> None:
+        """Raises `OSError`."""
         self.entry = entry
         self.origin = origin
         """The server in the session of the host whose address began the copy; None for the relay's own."""
@@ -61,7 +65,8 @@ class _Copy:
         """A hint until the end was reached."""
         self._is_ended = False
         self._session = session
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._table = table
+        self._file = table.open_copy()
         self._extent = Extent()
         self._wanted = 0
         """The offset of the newest read."""
@@ -87,7 +92,7 @@ class _Copy:
     async def read(self, start: int, end: int, begin: Callable[[_Copy], None]) -> bytes:
         """Read `[start, end)` or its first part; empty at the end. `begin` starts `fill` if it does not run.
 
-        Raises the `PlayheadError` that ended the stream.
+        Raises the `PlayheadError` that ended the stream, and `OSError`.
         """
         while True:
             held = self._extent.next_missing(start)
@@ -129,7 +134,8 @@ class _Copy:
                         await stream.seek(at)
                     data = b"" if missing is None else await stream.receive_some()
                     if data:
-                        os.pwrite(self._file.fileno(), data, at)
+                        with self._table.saving():
+                            write_at(self._file.fileno(), at, memoryview(data))
                         self._extent.add(at, at + len(data))
                         at += len(data)
                         self._may_share = session.may_share(stream)
@@ -181,7 +187,7 @@ class Relay:
     """The one that was read newest is the last."""
 
     async def addresses(self, upstream: Upstream, media: Sequence[Media]) -> list[str]:
-        """Return an address for each item of audio of a result."""
+        """Return an address for each item of audio of a result. Raises `PlayheadError` if saving fails."""
         made: list[str] = []
         for each in media:
             link = each if isinstance(each, ResourceMedia) else None
@@ -200,10 +206,11 @@ class Relay:
                 is_local=link is not None and link.is_local,
                 read_at=0.0,
             )
-            address = self.table.add(entry)
-            if isinstance(each, BytesMedia):
-                data = decode_base64(each.payload)
-                await trio.to_thread.run_sync(self.table.save_audio, address, data)
+            with self.table.saving():
+                address = self.table.add(entry)
+                if isinstance(each, BytesMedia):
+                    data = decode_base64(each.payload)
+                    await trio.to_thread.run_sync(self.table.save_audio, address, data)
             self._origins[address] = upstream
             made.append(f"{self.base_url}/media/{address}")
         return made
@@ -223,14 +230,16 @@ class Relay:
                 mime_type=entry.mime_type,
                 etag=f'"{address[:16]}"',
             )
-        copy = await self._copy(entry, address)
-        copy.readers += 1
         try:
-            data = await copy.read(start, end, self._begin)
+            with self.table.saving():
+                copy = await self._copy(entry, address)
+                copy.readers += 1
+                try:
+                    data = await copy.read(start, end, self._begin)
+                finally:
+                    copy.readers -= 1
         except PlayheadError as error:
             raise wire_error(error) from error
-        finally:
-            copy.readers -= 1
         return ResourceBytes(
             data=data,
             total_bytes=copy.size_bytes,
@@ -253,7 +262,7 @@ class Relay:
                 self._copies.remove(copy)
                 break
         else:
-            copy = _Copy(entry, origin, partial(self._session_of, address, entry))
+            copy = _Copy(entry, origin, partial(self._session_of, address, entry), self.table)
             self._make_room()
         self._copies.append(copy)
         return copy

@@ -38,6 +38,17 @@ async def uris(upstream: Upstream, media: Sequence[Media]) -> list[str]:
     return [upstream.scheme + uri for uri in own if uri and not uri.startswith("data:")]
 
 
+async def with_addresses(raw: dict[str, Any], addresses: Awaitable[list[str]]) -> dict[str, Any]:
+    """Add the addresses of its audio to a result, or the reason why it has none."""
+    try:
+        if made := await addresses:
+            return {**raw, "_meta": {**(raw.get("_meta") or {}), ADDRESS_META: made}}
+    except PlayheadError as error:
+        note = f"[the audio has no address: {shortened(escape_line(str(error)), 300)}]"
+        return {**raw, "content": [*(raw.get("content") or ()), {"type": "text", "text": note}]}
+    return raw
+
+
 async def _none_is_missing() -> str | None:
     await trio.lowlevel.checkpoint()
     return None
@@ -152,9 +163,7 @@ class ResultAudio:
             raw["content"].append({"type": "text", "text": f"[nothing plays here: {trouble}]"})
         if result.plan.structured is not ABSENT:
             raw["structuredContent"] = result.plan.structured
-        if addresses := await self.addresses(upstream, media):
-            raw["_meta"] = {**(raw.get("_meta") or {}), ADDRESS_META: addresses}
-        return raw
+        return await with_addresses(raw, self.addresses(upstream, media))
 
     def _in_place(self, upstream: Upstream, result: CallResult, item: Any, trouble: str | None) -> Any:
         """Return the block for the host in place of one of a result's."""

@@ -1,8 +1,9 @@
 """MCP over stdio, the server's side. A read of stdin does not delay the end of a cancelled server.
 
-The SDK's `stdio_server` takes three worker threads per message, which cost more than the message itself, and
-Ctrl-C waits for the client's next line. Here the event loop waits for stdin, and short messages are written
-without a thread. Stdout stays clean: while the server serves, file descriptor 1 is stderr.
+The SDK's `stdio_server` takes three worker threads and two tasks per message, which cost more than the
+message itself, and Ctrl-C waits for the client's next line. Here the event loop waits for stdin, each message
+is parsed once, and is written without a thread if the pipe has room. Stdout stays clean: while the server
+serves, file descriptor 1 is stderr.
 """
 
 from __future__ import annotations
@@ -10,16 +11,15 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 import trio
-from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server import Server
-from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
 from playhead.errors import LimitError
@@ -30,6 +30,8 @@ from playhead.servers.messages import ErrorAnswer, decode
 _READ_BYTES: Final = 64 * 1024
 _PIPE_BYTES: Final = select.PIPE_BUF
 """A pipe that is ready takes this many bytes without blocking."""
+_PIPE_SIZE: Final = getattr(fcntl, "F_GETPIPE_SZ", None)
+"""Asks for the capacity of a pipe. Linux only."""
 
 
 async def serve_stdio(
@@ -44,23 +46,15 @@ async def serve_stdio(
 
     Raises:
         LimitError: a line is longer than `limits.message_bytes`.
+        OSError: the client closed stdout.
     """
-    refuse, refusals = anyio.create_memory_object_stream[SessionMessage](0)
-    # The SDK only iterates over its stdin, so this object needs no other method of a file.
-    lines = cast("anyio.AsyncFile[str]", _valid_messages(StdinLines(limits=limits), refuse))
-    with _clean_stdout() as fd:
-        stdout = cast("anyio.AsyncFile[str]", StdoutLines(fd))
-        async with refuse, stdio_server(lines, stdout) as (read, write), trio.open_nursery() as nursery:
-
-            async def answer() -> None:
-                async with refusals, write.clone() as writer:
-                    async for refusal in refusals:
-                        await writer.send(refusal)
-
-            nursery.start_soon(answer)
-            task_status.started(None)
-            await server.run(read, write, server.create_initialization_options())
-            refuse.close()  # stdin has ended; `answer` sends the last refusals
+    with _clean_stdout() as fd, trio.CancelScope() as scope:
+        stdout = StdoutMessages(fd, scope)
+        task_status.started(None)
+        messages = StdinMessages(StdinLines(limits=limits), stdout)
+        await server.run(messages, stdout, server.create_initialization_options())
+    if stdout.failure is not None:
+        raise stdout.failure
 
 
 @contextmanager
@@ -79,43 +73,82 @@ def _clean_stdout() -> Iterator[int]:
         os.close(private)
 
 
-class StdoutLines:
-    """The two methods of an asynchronous text file that the SDK calls, for a file descriptor."""
+class StdoutMessages(trio.abc.SendChannel[SessionMessage]):
+    """Messages to a file descriptor, one per line."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, serving: trio.CancelScope) -> None:
+        """`serving` is cancelled if the other side closes; `failure` is then the reason."""
         self._fd = fd
+        self._serving = serving
+        self._writing = trio.Lock()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
-        self._line = b""
+        self.failure: OSError | None = None
 
-    async def write(self, text: str) -> None:
-        self._line = text.encode()
+    async def send(self, value: SessionMessage) -> None:
+        """Write a message. Cancelling has no effect once that has begun, so that no line is torn.
 
-    async def flush(self) -> None:
-        """Write the line. Raises `OSError` if the other side has closed. Cancelling has no effect once the
-        write has begun, so that no line is torn."""
-        if len(self._line) <= _PIPE_BYTES and self._poll.poll(0):
-            self._write()
-            await trio.lowlevel.checkpoint()
-        else:
-            await trio.to_thread.run_sync(self._write)
+        Raises `anyio.BrokenResourceError`, which the SDK expects, if the other side has closed.
+        """
+        line = value.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        try:
+            self._writing.acquire_nowait()
+        except trio.WouldBlock:
+            await self._writing.acquire()
+        try:
+            if self._has_room(len(line)):
+                self._write(line)
+                await trio.lowlevel.cancel_shielded_checkpoint()
+            else:
+                await trio.to_thread.run_sync(self._write, line)
+        except OSError as error:
+            self.failure = error
+            self._serving.cancel()
+            raise anyio.BrokenResourceError from error
+        finally:
+            self._writing.release()
 
-    def _write(self) -> None:
-        view = memoryview(self._line)
+    async def aclose(self) -> None:
+        """Do nothing: the descriptor is the caller's."""
+        await trio.lowlevel.checkpoint()
+
+    def _has_room(self, n_bytes: int) -> bool:
+        """Return whether a write does not block: of a short line to a ready pipe, or to an empty pipe."""
+        if n_bytes <= _PIPE_BYTES:
+            return bool(self._poll.poll(0))
+        try:
+            unread = fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4))
+            return _PIPE_SIZE is not None and not any(unread) and n_bytes <= fcntl.fcntl(self._fd, _PIPE_SIZE)
+        except OSError:  # not a pipe
+            return False
+
+    def _write(self, line: bytes) -> None:
+        view = memoryview(line)
         while view:
             view = view[os.write(self._fd, view) :]
 
 
-async def _valid_messages(
-    lines: StdinLines, refuse: MemoryObjectSendStream[SessionMessage]
-) -> AsyncIterator[str]:
-    """Yield the lines that are messages. Send an error in answer to others, and skip empty ones."""
-    async for line in lines:
-        message = decode(line.encode()) if line.strip() else None
-        if isinstance(message, ErrorAnswer):
-            await refuse.send(SessionMessage(message.answer))
-        elif message is not None:
-            yield line
+class StdinMessages(trio.abc.ReceiveChannel[SessionMessage | Exception]):
+    """The lines that are messages. Others get an error in answer, and empty ones are skipped."""
+
+    def __init__(self, lines: StdinLines, stdout: StdoutMessages) -> None:
+        self._lines = lines
+        self._stdout = stdout
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Raises `LimitError`, and `trio.EndOfChannel` if the other side closed."""
+        async for line in self._lines:
+            message = decode(line.encode()) if line.strip() else None
+            if isinstance(message, ErrorAnswer):
+                with suppress(anyio.BrokenResourceError):  # the serving is then cancelled
+                    await self._stdout.send(SessionMessage(message.answer))
+            elif message is not None:
+                return SessionMessage(message)
+        raise trio.EndOfChannel
+
+    async def aclose(self) -> None:
+        """Do nothing: the descriptor is the caller's."""
+        await trio.lowlevel.checkpoint()
 
 
 class StdinLines:

@@ -6,13 +6,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 import trio.testing
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification
 
 from playhead.errors import LimitError
 from playhead.limits import Limits
-from playhead.servers.stdio import StdinLines, StdoutLines
+from playhead.servers.stdio import StdinLines, StdoutMessages
 
 TEXT = "first\n\nthïrd with ü\r\nlong " + "x" * 10_000 + "\nlast without an end"
 LINES = TEXT.split("\n")
@@ -76,18 +80,53 @@ async def test_a_file_is_read_too(tmp_path: Path) -> None:
         os.close(fd)
 
 
-async def test_lines_of_any_length_are_written_whole_and_in_order_to_a_slow_reader() -> None:
-    lines = [str(number) * (1 + number * 997 % 9000) for number in range(300)]
+async def test_messages_of_any_length_are_written_whole_and_in_order_to_a_slow_reader() -> None:
+    lengths = [1 + number * 997 % 9000 for number in range(300)]
+    messages = [JSONRPCNotification(jsonrpc="2.0", method="x" * length) for length in lengths]
 
     async def write() -> None:
-        stdout = StdoutLines(writable)
-        for line in lines:
-            await stdout.write(line + "\n")
-            await stdout.flush()
+        with trio.CancelScope() as scope:
+            stdout = StdoutMessages(writable, scope)
+            for message in messages:
+                await stdout.send(SessionMessage(message))
         os.close(writable)
 
     with pipe() as (readable, writable):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write)
             await trio.testing.wait_all_tasks_blocked()  # the pipe is full
-            assert [line async for line in StdinLines(readable)] == lines
+            lines = [line async for line in StdinLines(readable)]
+    assert [JSONRPCNotification.model_validate_json(line) for line in lines] == messages
+
+
+@pytest.mark.parametrize("size_bytes", [100, 50_000, 100_000])
+async def test_a_message_that_the_pipe_has_room_for_takes_no_thread(
+    size_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+    run_sync = trio.to_thread.run_sync
+
+    async def counted(function: Any, *args: Any) -> None:
+        threads.append(function)
+        await run_sync(function, *args)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", counted)
+    message = SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="x" * size_bytes))
+    with pipe() as (readable, writable), os.fdopen(writable, "wb"), trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            lines = StdinLines(readable)
+            nursery.start_soon(StdoutMessages(writable, scope).send, message)
+            assert "x" * size_bytes in await anext(lines)
+    assert len(threads) == (size_bytes > 65_536)
+
+
+async def test_a_closed_reader_ends_the_serving() -> None:
+    readable, writable = os.pipe()
+    os.close(readable)
+    message = SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="x"))
+    with os.fdopen(writable, "wb"), trio.CancelScope() as scope:
+        stdout = StdoutMessages(writable, scope)
+        with pytest.raises(anyio.BrokenResourceError):
+            await stdout.send(message)
+    assert scope.cancel_called
+    assert isinstance(stdout.failure, BrokenPipeError)

@@ -252,8 +252,7 @@ class ToolLoop:
     async def _run_step(
         self, next: Next, context: Context, request: ModelRequest
     ) -> tuple[ModelStep, TurnResult | None]:
-        """Run one reply with all its calls. The result is None if `abort` ended the turn before it
-        arrived."""
+        """Run one reply with all its calls. The result is None if `abort` ended the turn first."""
         turn = context.state
         result: TurnResult | None = None
         step: ModelStep | None = None

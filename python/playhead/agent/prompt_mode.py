@@ -133,8 +133,7 @@ def tool_list(tools: Sequence[ToolSpec]) -> str:
 
 
 def _word_or_prefix(word: str) -> str:
-    """Return a pattern for `word`, or for any prefix of it at the end of the text, where the rest might
-    follow."""
+    """Return a pattern for `word`, or for a prefix of it at the end of the text, so far."""
     return "|".join([word, *(rf"{word[:length]}\Z" for length in range(len(word) - 1, -1, -1))])
 
 

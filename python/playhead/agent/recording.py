@@ -133,8 +133,7 @@ def _line(event: Event, at_seconds: float, limit_bytes: int) -> bytes:
 
 
 def _without_unbounded_parts(event: Event) -> Event:
-    """Drop the unbounded parts of an event, such as arguments with a thousand keys, or the results of a
-    thousand calls."""
+    """Drop the unbounded parts of an event, such as arguments with a thousand keys."""
     if isinstance(event, ToolComplete):
         return replace(event, responses=())
     if isinstance(event, ToolCallResponse):

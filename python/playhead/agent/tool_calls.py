@@ -205,10 +205,7 @@ class ToolCallRun:
         return None if hit is None else over_budget(call, hit.reason)
 
     def _take_slot_at_once(self, request: ApprovalRequest) -> bool:
-        """Take a slot without waiting, if one is free and no approval is needed.
-
-        Calls then begin in the order of the reply.
-        """
+        """Take a free slot at once if no approval is needed, so that calls begin in order."""
         if self._action(request) != "allow":
             return False
         try:

@@ -193,8 +193,7 @@ class ToolUseParser:
     # --- inside a block ---
 
     def _read_inside(self, data: str, at: int, tag: int) -> int:
-        """Add the text before the `<` at `tag` (-1 for none) to the block, and read the tag that begins
-        there, if any."""
+        """Add the text before the `<` at `tag` (-1 for none) to the block, and read that tag."""
         if tag < 0:
             self._add_to_block(data[at:])
             return len(data)

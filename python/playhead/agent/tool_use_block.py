@@ -168,8 +168,7 @@ def _too_deep() -> str:
 
 
 def _is_too_deep(value: object) -> bool:
-    """Return True if `value` is nested deeper than allowed. The search goes level by level, because recursion
-    could overflow."""
+    """Return True if `value` is nested deeper than allowed, level by level: recursion could overflow."""
     level = [value]
     for _ in range(DEFAULT_LIMITS.json_depth + 1):
         next_level: list[object] = []

@@ -263,8 +263,7 @@ class DirectoryCache:
 
     @contextmanager
     def _edit_claims(self) -> Iterator[_Claims]:
-        """Lock the claims, yield the valid ones, and store them when the `with` block ends. Raises `OSError`
-        if they cannot be locked or stored."""
+        """Lock the claims, yield the valid ones, and store them when the block ends. Raises `OSError`."""
         if self._access == os.O_RDONLY:
             raise OSError(errno.EROFS, "the cache is only read")
         with self._locked("claims", seconds=LOCK_SECONDS) as file:
@@ -275,8 +274,7 @@ class DirectoryCache:
             os.ftruncate(file, n_written)
 
     def _read_claims(self) -> _Claims:
-        """Return the valid claims. Without the lock, some may be missing while another process writes
-        them."""
+        """Return the valid claims; without the lock perhaps not all, while another process writes them."""
         try:
             data = Path(self._directory, "claims").read_bytes()
         except OSError:
@@ -293,8 +291,7 @@ class DirectoryCache:
 
     @contextmanager
     def _use_files(self, key: str, *, create: bool = False) -> Iterator[_Resource | None]:
-        """Yield the open files of a resource; None if they are missing. They stay open in the `with`
-        block."""
+        """Yield the open files of a resource; None if they are missing."""
         name = _digest(key).hex()
         with self._lock:
             resource = self._open_files(name, create=create)

@@ -204,8 +204,7 @@ class ValkeyCache:
     # --- requests --------------------------------------------------------------------------------------
 
     async def _ask(self, key: str, commands: list[_Command]) -> list[Any] | None:
-        """Run `commands` on keys of one resource, in one round trip, in a thread. Return their answers; None
-        while Valkey is unusable."""
+        """Run `commands` on keys of one resource in one round trip. Returns None while Valkey is unusable."""
         node = self._node_of(key)
         unusable_until = self._unusable_until.get(node)
         retried_node = None
@@ -283,8 +282,7 @@ class ValkeyCache:
         return answers
 
     def _follow_redirection(self, client: Any, command: _Command) -> Any:
-        """Run a command whose slot moves or has moved. The library follows the slot, and updates its
-        table."""
+        """Run a command whose slot has moved. The library follows the slot, and updates its table."""
         with self._connecting:
             try:
                 return client.execute_command(*command)
@@ -312,8 +310,7 @@ class ValkeyCache:
         raise errors[-1]
 
     def _node_of(self, key: str) -> str:
-        """Return the name of the cluster's node for `key`; empty for a single server, and before a
-        connection."""
+        """Return the name of the cluster's node for `key`; empty for one server, or before a connection."""
         client = self._client
         if not isinstance(client, self._cluster_type):
             return ""

@@ -141,8 +141,7 @@ def _form_line(form: FormExplanation) -> str:
 def _server_and_tool(
     tool_id: str, tool: str | None, *, servers: Iterable[str], configs: ToolConfigs
 ) -> tuple[str, str]:
-    """Return the server and the tool that the arguments name. Raises `UsageError` if none or several
-    match."""
+    """Return the server and the tool that the arguments name. Raises `UsageError` unless one matches."""
     from playhead.config.servers import URL, from_url
     from playhead.config.tools import create_tool_id
 

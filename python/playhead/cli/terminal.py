@@ -56,8 +56,7 @@ def _console(**options: Any) -> Console:
 
     class PipeConsole(Console):
         def on_broken_pipe(self) -> None:
-            """Leave the error to the caller. Rich would raise SystemExit, which trio would wrap in exception
-            groups."""
+            """Leave the error to the caller, because trio would wrap rich's SystemExit in a group."""
             raise  # the BrokenPipeError that rich is handling
 
     return PipeConsole(highlight=False, **options)
@@ -142,8 +141,7 @@ class Terminal:
 
     @contextmanager
     def _writing_remark(self) -> Iterator[None]:
-        """Erase the view for a remark. If stderr is full or gone, give it up: the exit code still reports a
-        failure."""
+        """Erase the view for a remark. If stderr is full or gone, give it up."""
         self.erase()
         try:
             yield

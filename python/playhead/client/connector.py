@@ -164,8 +164,7 @@ async def connect(
 
 
 def _machine(config: ServerConfig) -> str | None:
-    """Return a name for this machine if the same address means another server on another machine, else
-    None."""
+    """Return a name for this machine if the address is valid on it only, else None."""
     if config.url is not None and not is_loopback(config.url):
         return None
     try:
@@ -224,8 +223,7 @@ def carrier_factory(
 
 
 def _process(config: ServerConfig, limits: Limits, started: ServerProcess | None) -> CarrierFactory:
-    """Return the factory for a process. `started` is the process of the first connection, if it runs
-    already."""
+    """Return the factory for a process. `started` is the first one, if it runs already."""
 
     def new() -> Carrier:
         from playhead.client.transports.stdio import StdioCarrier

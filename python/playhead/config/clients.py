@@ -120,8 +120,7 @@ def client_servers(
 
 
 def _roots(environment: Mapping[str, str], platform: str) -> dict[str, Path]:
-    """Return the directories of settings by their names in `ClientFile.path`. Some programs use `~xdg` on
-    macOS, too."""
+    """Return the directories of settings by their names in `ClientFile.path`."""
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or Path.home())
     xdg = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     roots = {"~": home, "~xdg": xdg, "~config": xdg}

@@ -203,8 +203,7 @@ class Trust:
 
 
 def _paths_to_hash(directory: Path, names: set[str]) -> Iterator[Path]:
-    """Yield the files below `directory` that could be run, and all links, in a fixed order. `names` are the
-    words in the configuration file."""
+    """Yield all links and the files that could be run, sorted; `names` are the words in the configuration."""
     skipped = _LARGE_DIRECTORIES - names
     for base, directories, files in os.walk(directory, onerror=_raise_unreadable):
         directories[:] = sorted(set(directories) - skipped)

@@ -423,8 +423,7 @@ def _block_of_body(
 
 
 def _decode_text(body: bytes, charset: str | None) -> str:
-    """Decode a body by its byte order mark or its charset. Without them it is UTF-8, otherwise Windows-1252,
-    as browsers decode it."""
+    """Decode a body as browsers do: by its mark or charset, else as UTF-8, else as Windows-1252."""
     codec_of_bom = next((codec for bom, codec in _BOMS if body.startswith(bom)), None)
     codec = codec_of_bom or _usable_charset(charset)
     try:

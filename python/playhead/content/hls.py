@@ -206,8 +206,7 @@ def _media_playlist(parsed: Any, target_seconds: float) -> MediaPlaylist:
 
 
 def _byte_range(url: str, text: str | None, before: Sequence[Segment]) -> ByteRange:
-    """Return the byte range that `text` (`LENGTH@OFFSET`) names. Without an offset, it follows the previous
-    segment at the same URL."""
+    """Parse `LENGTH@OFFSET`; without an offset, the range follows the previous segment at the same URL."""
     if not text:
         return ByteRange(_require_web_url(url))
     length, _, offset = text.partition("@")

@@ -143,8 +143,7 @@ async def read_file(path: Path, start: int, end: int) -> ResourceBytes:
 
 
 def _read_range(path: Path, start: int, end: int, *, flags: int = 0) -> ResourceBytes | None:
-    """Read as `read_file`. Returns None if the read would have to wait for the disk, and `flags` forbid
-    that."""
+    """Read as `read_file`; None if `flags` forbid to wait for the disk, which would be necessary."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -155,10 +155,7 @@ class _DialledConnection:
             yield
 
     async def _connect_once(self) -> bool:
-        """Connect once, and serve the connection to its end. Returns True if a message arrived over it.
-
-        Raises `ConnectError` if another attempt would be refused too.
-        """
+        """Serve one connection; True if a message arrived. Raises `ConnectError` if refused for good."""
         websocket: FramedWebSocket | None = None
         try:
             with self._within_idle_scope():

@@ -240,8 +240,7 @@ class FileReply:
     async def _requested_range(
         self, resource: RangedResource, values: Mapping[str, str]
     ) -> tuple[int, int | None] | None:
-        """Return the offsets of the first and the last byte (None: to the end) of the requested range; None
-        if the whole file is requested."""
+        """Return the first and the last byte (None: the end) of the range; None for the whole file."""
         match = _RANGE.fullmatch(self._headers.get("range", ""))
         if self.method != "GET" or match is None or not (match[1] or match[2]):
             return None

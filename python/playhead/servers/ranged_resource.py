@@ -332,8 +332,7 @@ class RangedResource:
         return known
 
     async def _read_whole(self, values: Mapping[str, str]) -> ResourceBytes:
-        """Read the whole resource, page by page. Raises `MCPError` if it is too long, or changes
-        meanwhile."""
+        """Read the whole resource by pages. Raises `MCPError` if it is too long, or changes meanwhile."""
         data, etag, size = bytearray(), None, 0
         while True:
             piece = await self.read(len(data), self.whole_bytes + 1, values)
@@ -526,8 +525,7 @@ class _Registration:
         raise self._unknown_resource(params.uri, context)
 
     async def _announce_files(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Add the capability `files` to the handshake, if a resource can be downloaded over this
-        connection."""
+        """Add the capability `files` to the handshake if a resource can be downloaded."""
         result = await call_next(ctx)
         if ctx.method not in ("initialize", "server/discover") or result is None:
             return result
@@ -626,7 +624,6 @@ def _as_json(result: Any) -> dict[str, Any]:
 
 
 def _digest_members(digest: bytes) -> dict[str, str]:
-    """Return the digest in the two forms of the draft: base64url, and hexadecimal, which people can
-    compare."""
+    """Return the digest in both forms of the draft: base64url, and hexadecimal for people."""
     value = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return {"algorithm": "sha-256", "value": value, "sha-256": digest.hex()}

@@ -157,8 +157,7 @@ def _content_blocks(message: Message) -> list[dict[str, Any]]:
 
 
 def _has_original_calls(message: AssistantMessage) -> bool:
-    """Return True if the calls in the original blocks are those of the message. Middleware can remove or add
-    calls."""
+    """Return True unless middleware has removed calls of the original blocks, or added some."""
     original_ids = [text_at(block, "id") for block in message.raw if block.get("type") == "tool_use"]
     return original_ids == [call.id for call in message.calls]
 
@@ -170,8 +169,7 @@ def _with_valid_name(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_unsendable(block: Mapping[str, Any]) -> bool:
-    """Return True for blank text, and for thinking that was cut off before its signature. The API refuses
-    these blocks, although its model wrote them."""
+    """Return True for blocks that the API refuses: blank text, and thinking cut off before its signature."""
     if block.get("type") == "thinking":
         return not text_at(block, "signature")
     return block.get("type") == "text" and not text_at(block, "text").strip()

@@ -151,8 +151,7 @@ def _items(message: Message) -> Iterator[dict[str, Any]]:
 
 
 def _original_items(message: AssistantMessage) -> Iterator[dict[str, Any]]:
-    """Yield the reply's own items unchanged, except for calls that are no longer in the message, and so have
-    no results."""
+    """Yield the reply's own items unchanged, without calls that are no longer in the message."""
     if not message.raw:
         yield from _new_items(message)
         return

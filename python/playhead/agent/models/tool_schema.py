@@ -123,8 +123,7 @@ def gemini_parameters(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 class _ReferenceInliner:
-    """Rewrites one schema, and inlines its references. `inside` has the references around the current
-    place."""
+    """Inlines the references of one schema. `inside` has the references around the current place."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root

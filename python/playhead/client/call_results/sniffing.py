@@ -187,8 +187,7 @@ class Sniffing:
         return Verdict(reason=reason, items=(AddressedAudio(_uri(address), title, head.mime_type),))
 
     async def _follow(self, playlist: Playlist) -> Verdict:
-        """Return the entries of a playlist, the first of which has proved to be audio. Raises as
-        `playlist_items`."""
+        """Return the entries of a playlist whose first is audio. Raises as `playlist_items`."""
         is_proved = False
         refused: Verdict | None = None
 

@@ -199,8 +199,7 @@ class TeeMedia(PlayableWrapper):
                 spool.end(tee.end_bytes, failure=tee.failure, sha256=tee.sha256)
 
     def _read_rest(self, tee: TeeReader, spool: Spool) -> None:
-        """Read the bytes after the audio, and those that the decoder skipped. Runs in a thread, when nobody
-        else reads."""
+        """Read, in a thread, the bytes after the audio, and those that the decoder skipped."""
         buffer = memoryview(bytearray(_PIECE_BYTES))
         with suppress(PlayheadError, OSError):  # the tee has recorded it
             if tee.end_bytes is None:

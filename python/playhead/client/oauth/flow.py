@@ -341,8 +341,7 @@ class OAuth(httpx2.Auth):
 
 
 def _reason(error: OAuthFlowError) -> str:
-    """Return the reason and the remedy, without the error's own text, which may quote the authorization
-    server."""
+    """Return the reason and the remedy, but no text of the authorization server."""
     match error:
         case OAuthRegistrationError():
             return (

@@ -28,8 +28,7 @@ GRANTS = ["authorization_code", "refresh_token"]
 
 
 class _ChosenScopes(OAuthClientMetadata):
-    """Client metadata that keeps the scopes that the user chose, if any. The SDK would replace them by the
-    server's."""
+    """Client metadata that keeps the user's scopes, which the SDK would replace by the server's."""
 
     _chosen: bool = PrivateAttr(default=False)
 

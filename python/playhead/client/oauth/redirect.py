@@ -64,8 +64,7 @@ class Redirect:
         return answer
 
     def _judge(self, request: h11.Request) -> tuple[int, str, Answer | None]:
-        """Return the status and text with which to answer `request`, and the person's answer if it is the
-        expected one."""
+        """Return the status and text for `request`, and the person's answer if it is the expected one."""
         target = urlsplit(request.target.decode("ascii", "replace"))
         if request.method != b"GET" or target.path != PATH:
             return 404, "There is nothing here.", None

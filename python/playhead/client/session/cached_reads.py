@@ -236,8 +236,7 @@ class CachedReads:
         return blocks
 
     def _page_of(self, blocks: list[bytes | None], first: int, start: int, end: int) -> Page | None:
-        """Join the leading `blocks` that the cache had to a page. Returns None if the first block is missing,
-        or if the page would be short while the size is unknown."""
+        """Join the leading `blocks` to a page; None without the first, or if short at an unknown size."""
         at, blobs = start, list[bytes]()
         for number, block in enumerate(blocks, first):
             if block is None:
@@ -265,8 +264,7 @@ class CachedReads:
         )
 
     async def _claim(self, version: _Version, first: int, count: int) -> int:
-        """Claim blocks from `first` on. Return the number that this reader may read; 0 if another reader has
-        claimed the first."""
+        """Claim blocks from `first` on. Return the number that this reader may read, perhaps 0."""
         place = version.places[0]
         if not isinstance(place.cache, ClaimingCache):
             return count

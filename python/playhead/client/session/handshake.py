@@ -90,8 +90,7 @@ class _RevisionRefusedError(ProtocolError):
 
 
 async def _probed(connection: Negotiating, *, seconds: float) -> bool:
-    """Probe with `server/discover`. Return True if the server supports the new revision, False if
-    `initialize` is worth trying."""
+    """Probe with `server/discover`. Returns False if `initialize` is worth trying."""
     with trio.move_on_after(seconds):
         try:
             await _discover(connection)

@@ -216,8 +216,7 @@ class HttpRangeReader:
         return shared
 
     async def _in_turn(self, shared: _SharedBody, start: int, end: int) -> tuple[bytes, str | None] | None:
-        """Wait until the pages before `start` are read, and read on. None if the body ended before
-        `start`."""
+        """Wait until the pages before `start` are read, and read on; None if the body ended before."""
         is_read = False
         try:
             async with shared.turn:

@@ -214,8 +214,7 @@ class HttpCarrier(Carrier):
     # --- answers -------------------------------------------------------------------------------------
 
     async def _take_answer(self, response: HttpResponse, outgoing: Outgoing) -> None:
-        """Hand the answer to the receiver, and close `response`. Raises a `PlayheadError` without an
-        answer."""
+        """Hand the answer to the receiver, and close `response`. Raises a `PlayheadError` without one."""
         if response.status >= 300:
             await self._take_refusal(response, outgoing)
             return

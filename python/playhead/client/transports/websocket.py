@@ -170,8 +170,7 @@ class WebSocketCarrier(Carrier):
         return frames.ponged >= number
 
     async def _send(self, message: bytes, outgoing: Outgoing | None = None) -> None:
-        """Send a message. Raises the error with which the connection was lost. Cancelled: the message is sent
-        whole or not at all."""
+        """Send a message, whole or not at all. Raises the error with which the connection was lost."""
         assert self._frames is not None
         if self._failure is not None:
             raise self._failure
@@ -193,8 +192,7 @@ class WebSocketCarrier(Carrier):
             raise self._failure
 
     def _send_at_once(self, frame: bytes) -> _Unsent | None:
-        """Send the bytes that the socket takes now, and queue the rest, if any, for the writing task. Return
-        the rest."""
+        """Send the bytes that the socket takes now; queue the rest for the writing task, and return it."""
         taken = 0
         if not self._is_writing and not self._unsent and isinstance(self._stream, trio.SocketStream):
             with suppress(OSError):  # the socket is full or broken; the writing task finds out
@@ -216,8 +214,7 @@ class WebSocketCarrier(Carrier):
     # --- the tasks -----------------------------------------------------------------------------------
 
     async def _read(self, receiver: Receiver, frames: FrameStream, chunk: bytes | None) -> None:
-        """Read until the connection has ended. `chunk` has the bytes that arrived with the upgrade, if
-        any."""
+        """Read until the connection has ended. `chunk` has the bytes that arrived with the upgrade."""
         inbox = Inbox(receiver.exchange, self._limits, frames, leniency=self._compatibility)
         while True:
             if chunk is None:

@@ -143,8 +143,7 @@ def _values_with_offsets(text: str, at: int) -> Iterator[tuple[int, object]]:
 
 
 def _array_items(text: str, at: int) -> Iterator[tuple[int, object]]:
-    """Iterate over the items of a well-formed array, each with its offset. `at` is the offset after the
-    array's opening bracket."""
+    """Iterate over the items of a valid array and their offsets, from `at`, after its bracket, on."""
     at = _skip_space(text, at)
     while text[at] != "]":
         value, end = _parse_value(text, at)

@@ -22,7 +22,6 @@ import pty
 import shlex
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -41,6 +40,7 @@ from rich.table import Table
 
 from benches.against import python_of
 from benches.board import machine
+from benches.example_server import audio_server
 from benches.music import encoded_music
 from tests.servers.launch import REPOSITORY, http_process, pages_command
 
@@ -408,32 +408,6 @@ def on_thread(work: Callable[[], Measurement]) -> Measure:
     return partial(trio.to_thread.run_sync, work)
 
 
-@asynccontextmanager
-async def audio_server(command: Sequence[str]) -> AsyncIterator[str]:
-    """`playhead serve audio` over HTTP; yields its URL once it accepts connections."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = await trio.lowlevel.open_process(
-        [*command, "--transport", "http", "--port", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        with trio.fail_after(30):
-            while True:
-                try:
-                    await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
-                    break
-                except OSError:
-                    await trio.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        with trio.CancelScope(shield=True):
-            process.kill()
-            await process.wait()
-
-
 async def starts(run: Run) -> None:
     """Starts of processes, with the files in the page cache. The first audio is that of a wave sink.
 
@@ -449,7 +423,7 @@ async def starts(run: Run) -> None:
         }
 
     serve = ["-m", "playhead", "serve", "audio", "--mixer", "memory"]
-    async with audio_server([sys.executable, *serve]) as url:
+    with audio_server() as (url, _):
         contenders = of(lambda python: [python, "-m", "playhead", "play", url, *tool], on_terminal=True)
         measurements = await run.in_turns(contenders | {IMPORTS: imports})
     bounds = (Bound(value=0.70), Bound(value=1.15, than=IMPORTS))

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import gc
 import json
-import re
-import resource
 import sys
 import tempfile
 import time
@@ -22,6 +20,7 @@ from pathlib import Path
 
 import trio
 
+from benches.workers import Target, cpu_seconds, reset_peak, status_bytes
 from playhead.client import connect
 from playhead.playback.player import Player
 from playhead.playback.sinks.null import NullSink
@@ -31,25 +30,11 @@ IN_FLIGHT_MAX = 16
 """The reads in flight of a player's stream; up to 64 if the server caps its pages."""
 
 
-def status_bytes(field: str) -> int:
-    """A field of /proc/self/status that is in kB."""
-    match = re.search(
-        rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE
-    )
-    assert match is not None, f"no {field} in /proc/self/status"
-    return int(match.group(1)) * 1024
-
-
-def reset_peak() -> None:
-    """Make VmHWM what VmRSS is now (proc(5): 5 into clear_refs)."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def target_of(arguments: Sequence[str]) -> str | list[str]:
+def target_of(arguments: Sequence[str]) -> Target:
     return arguments[0] if arguments[0].startswith(("http", "ws")) else list(arguments)
 
 
-async def memory(how: str, target: str | list[str]) -> dict[str, object]:
+async def memory(how: str, target: Target) -> dict[str, object]:
     """Peak memory of one whole resource, minus what there was once connected."""
     async with connect(target) as session:
         (link,) = (await session.call_tool("link")).links
@@ -77,7 +62,7 @@ async def memory(how: str, target: str | list[str]) -> dict[str, object]:
     }
 
 
-async def many(streams: int, seconds: float, target: str | list[str]) -> dict[str, object]:
+async def many(streams: int, seconds: float, target: Target) -> dict[str, object]:
     """`streams` sessions, each playing into its own real-time null device, at most for `seconds`."""
     underruns: list[int] = []
     played: list[float] = []
@@ -102,7 +87,7 @@ async def many(streams: int, seconds: float, target: str | list[str]) -> dict[st
             nursery.start_soon(one)
         while len(connected) < streams:  # noqa: ASYNC110 - a benchmark's set-up, not measured
             await trio.sleep(0.05)
-        before, cpu, started = status_bytes("VmRSS"), _cpu_seconds(), time.perf_counter()
+        before, cpu, started = status_bytes("VmRSS"), cpu_seconds(), time.perf_counter()
         reset_peak()
         start.set()
     wall = time.perf_counter() - started
@@ -111,15 +96,10 @@ async def many(streams: int, seconds: float, target: str | list[str]) -> dict[st
         "underruns": sum(underruns),
         "played_seconds_min": min(played),
         "wall_seconds": wall,
-        "cpu_seconds": _cpu_seconds() - cpu,
+        "cpu_seconds": cpu_seconds() - cpu,
         "connected_bytes": before,
         "added_bytes": status_bytes("VmHWM") - before,
     }
-
-
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def main(arguments: list[str]) -> None:

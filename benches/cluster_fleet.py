@@ -17,13 +17,12 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from valkey.crc import key_slot
 
+from benches.example_server import audio_server
 from tests.e2e.command import PLAYHEAD, environment
 from tests.servers.valkey_cluster import Cluster, valkey_cluster, wait_for
 from tests.servers.wave import write_wave
@@ -42,19 +41,6 @@ def songs(directory: Path, count: int, seconds: int) -> list[str]:
         write_wave(directory / f"song{number}.wav", pcm, rate_hz=RATE_HZ, channels=2)
         digests.append(hashlib.sha256(pcm).hexdigest())
     return digests
-
-
-@contextmanager
-def audio_server(library: Path) -> Iterator[str]:
-    command = [*PLAYHEAD, "serve", "audio", "--transport", "http", "--port", "0", "--mixer", "memory"]
-    command += ["--library", str(library)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as server:
-        try:
-            assert server.stderr is not None
-            yield server.stderr.readline().split()[-1]
-        finally:
-            server.terminate()
-            server.communicate(timeout=30)
 
 
 def stored(cluster: Cluster) -> Counter[int]:
@@ -122,7 +108,7 @@ def main() -> None:
         library = Path(directory, "library")
         digests = songs(library, options.songs, options.seconds)
         song_bytes = (library / "song0.wav").stat().st_size
-        with audio_server(library) as url:
+        with audio_server("--library", str(library)) as (url, _):
             for replicas in (True, False):
                 print(json.dumps(run(url, digests, song_bytes, replicas=replicas, players=options.players)))
 

@@ -21,13 +21,9 @@ from __future__ import annotations
 import argparse
 import gc
 import math
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from subprocess import PIPE, Popen
 
 import psutil
 import trio
@@ -36,6 +32,7 @@ from mcp.server.mcpserver import MCPServer
 from trio.testing import MockClock
 
 import playhead
+from benches.example_server import audio_server
 from benches.music import encoded_music
 from playhead.limits import MIB
 from playhead.playback import AudioFrame, ClearFrames, FileMedia, FramesSink, NullSink, Player, Repeat
@@ -78,19 +75,6 @@ class Held:
             or self.file_descriptors > settled.file_descriptors
             or self.bytes > settled.bytes + GROWTH_BYTES
         )
-
-
-@contextmanager
-def audio_server() -> Iterator[tuple[str, int]]:
-    """The example audio server over HTTP: its URL and its process id."""
-    command = (sys.executable, "-m", "playhead", "serve", "audio", "--mixer", "memory")
-    with Popen([*command, "--transport", "http", "--port", "0"], stderr=PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            url = process.stderr.readline().rpartition(" ")[2].strip()
-            yield url, process.pid
-        finally:
-            process.terminate()
 
 
 def held(server: int | None = None, *, collects: bool = True) -> Held:

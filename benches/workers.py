@@ -50,6 +50,11 @@ def status_bytes(field: str) -> int:
     return int(match.group(1)) * 1024
 
 
+def reset_peak() -> None:
+    """Make VmHWM what VmRSS is now (proc(5): 5 into clear_refs)."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
 # playhead
 
 
@@ -387,8 +392,7 @@ async def blob_sdk(target: Target, decoder: str) -> AsyncIterator[Measure]:
 
 async def time_and_memory(call: Callable[[], Awaitable[int]]) -> Found:
     gc.collect()
-    reset = trio.Path("/proc/self/clear_refs")
-    await reset.write_text("5", encoding="ascii")  # VmHWM becomes VmRSS, see proc(5)
+    reset_peak()
     before, started = status_bytes("VmRSS"), time.perf_counter()
     n_bytes = await call()
     spent = time.perf_counter() - started

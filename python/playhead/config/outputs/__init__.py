@@ -18,7 +18,7 @@ from playhead.config.outputs.store import (
     content_of,
     default_output_folder,
 )
-from playhead.config.outputs.writer import Extent, OutputWriter, saving, write_at
+from playhead.config.outputs.writer import Extent, OutputWriter
 
 __all__ = [
     "Content",
@@ -31,6 +31,4 @@ __all__ = [
     "SavedOutput",
     "content_of",
     "default_output_folder",
-    "saving",
-    "write_at",
 ]

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
-from playhead.config.outputs import saving
+from playhead.config.outputs.writer import saving
 from playhead.errors import UsageError, naming_descriptor_limit
 
 LIFETIME_SECONDS: Final = 24 * 3600.0

@@ -22,7 +22,8 @@ from mcp.shared.exceptions import MCPError
 from playhead._core import decode_base64
 from playhead.client.call_results.media import BytesMedia, ResourceMedia
 from playhead.client.session.session import Session
-from playhead.config.outputs import Extent, write_at
+from playhead.config.outputs import Extent
+from playhead.config.outputs.writer import write_at
 from playhead.errors import PlayheadError
 from playhead.servers.byte_sources import ResourceBytes, read_file
 from playhead.servers.proxy.media_table import MediaEntry, MediaTable

@@ -329,7 +329,9 @@ async def _no_tools(_context: object, _params: object) -> types.ListToolsResult:
     return types.ListToolsResult(tools=[])
 
 
-async def test_a_server_that_was_down_is_listed_once_it_is_there(tmp_path: Path) -> None:
+async def test_a_server_that_was_down_is_listed_once_it_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = tmp_path / "late.py"
     late = ServerConfig(name="late", command=(sys.executable, str(script)))
     async with (
@@ -337,6 +339,8 @@ async def test_a_server_that_was_down_is_listed_once_it_is_there(tmp_path: Path)
         connect(proxy, mode="legacy") as session,
     ):
         assert "late__ask" not in {tool.name for tool in await session.list_tools()}
+        (line,) = capsys.readouterr().err.splitlines()  # once, though each listing tries again
+        assert line.startswith("playhead proxy: late: ")
         script.write_text(OLD_ASKING)
         assert "late__ask" in {tool.name for tool in await session.list_tools()}
 

@@ -10,6 +10,7 @@ is answering, else to the host's own stream. Notifications pass between the gene
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from playhead.client.session.session import Session
 from playhead.client.transports.server_process import StartedServer
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, PlayheadError, RemoteError
+from playhead.escaping import escape_line, shortened
 from playhead.limits import Limits
 from playhead.protocol.messages import INVALID_REQUEST
 from playhead.protocol.revisions import REVISIONS, SUBSCRIPTION_META
@@ -157,7 +159,13 @@ class HostSession:
         self._leave.set()
 
     def _upstream(self, name: str, scheme: str, target: HubTarget, nursery: trio.Nursery) -> Upstream:
+        reported = set[str]()
+
         def changed(state: ServerState) -> None:
+            if state.status is ServerStatus.FAILED and state.reason not in reported:
+                reported.add(state.reason)  # once: each listing tries again
+                sys.stderr.write(f"playhead proxy: {name}: {shortened(escape_line(state.reason), 300)}\n")
+                sys.stderr.flush()
             if state.status is ServerStatus.CONNECTED:
                 upstream.connected.unpark_all()
             if state.status is ServerStatus.CONNECTED and self._opened.is_set():

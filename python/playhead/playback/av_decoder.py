@@ -485,6 +485,11 @@ class _Ogg(_Packets):
             if self._serial is None:
                 self._serial = page.serial
             if page.serial != self._serial:
+                if page.is_first and not self.lacks_end:
+                    raise DecodeError(
+                        f"expected one Opus or FLAC stream, got the begin of another at byte {page.offset}:"
+                        " chained files are not played past their first stream; split the file there"
+                    )
                 continue
             self._page_bytes = page.end - page.offset
             self.lacks_end = not page.is_last

@@ -15,7 +15,7 @@ import av
 import numpy as np
 import pytest
 
-from playhead.errors import PlayheadError, UnsupportedFormatError
+from playhead.errors import DecodeError, PlayheadError, UnsupportedFormatError
 from playhead.playback.containers.mp4 import MOST_PACKETS, Mp4Tables
 from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
@@ -237,6 +237,18 @@ def test_a_stream_that_breaks_raises_its_own_error() -> None:
             read(open_decoder(source, mime_type=None, uri=None), 1 << 40)
         # The index at the end of two of them is out of reach.
         assert caught.value is broken or (kind in ("m4a", "alac") and "index" in str(caught.value))
+
+
+@pytest.mark.parametrize(("kind", "next_kind"), [("opus", "flac in ogg"), ("flac in ogg", "opus")])
+def test_the_second_stream_of_a_chained_file_is_an_error_after_all_of_the_first(
+    kind: str, next_kind: str
+) -> None:
+    pieces: list[bytes] = []
+    with decoder_of(RingReader(encoded(kind) + encoded(next_kind))) as decoder:
+        decoder.seek(0)
+        with pytest.raises(DecodeError, match="chained"):
+            pieces.extend(iter(lambda: bytes(decoder.read()), b""))
+    assert b"".join(pieces) == whole(kind)
 
 
 def test_float_samples_are_not_rounded() -> None:

@@ -639,18 +639,25 @@ async def test_a_claim_that_is_granted_after_the_stream_was_closed_is_given_up_t
     assert list(cache.claimed.values()) == [set()]
 
 
-async def test_a_claim_of_a_cancelled_read_is_given_up_with_the_stream() -> None:
+@pytest.mark.parametrize("is_granted", [False, True])
+async def test_a_claim_of_a_cancelled_read_is_given_up_at_once(
+    autojump_clock: MockClock, is_granted: bool
+) -> None:
     cache = SlowClaims()
     async with trio.open_nursery() as nursery:
-        reads = Listener(cache).reads(pages(), nursery)
+        reads = Listener(cache).reads(pages(delay=9.0), nursery)
         async with trio.open_nursery() as reading:
             reading.start_soon(reads, 0, BLOCK_BYTES)
             await cache.asked.wait()
+            if is_granted:
+                cache.granted.set()
+                await trio.testing.wait_all_tasks_blocked()
+                assert list(cache.claimed.values()) == [{0}]
             reading.cancel_scope.cancel()
-        nursery.start_soon(reads.aclose)
-        await trio.testing.wait_all_tasks_blocked()
         cache.granted.set()
-    assert list(cache.claimed.values()) == [set()]
+        await trio.testing.wait_all_tasks_blocked()
+        assert list(cache.claimed.values()) == [set()]
+        await reads.aclose()
 
 
 async def test_the_blocks_of_a_new_version_are_claimed_anew() -> None:

@@ -91,6 +91,8 @@ class _AskedClaim:
     answered: trio.Event = field(default_factory=trio.Event)
     granted: int = 0
     """The number of the blocks that this reader may read, once it is answered."""
+    is_cancelled: bool = False
+    """True once the read that needs it was cancelled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -192,7 +194,11 @@ class CachedReads:
             pause = min(2 * pause, LOOK_SECONDS_MAX)
         # If the size is unknown, the range is not shortened, because a short page is evidence of an end.
         stop = min(end, (first + claimed) * BLOCK_BYTES) if self._has_size else end
-        page = await self.read(start, stop)
+        try:
+            page = await self.read(start, stop)
+        except trio.Cancelled:  # by a seek, perhaps: others must not wait until the claims expire
+            self.start_soon(self._release, range(first, first + claimed))
+            raise
         self._examine(page, start)
         return page
 
@@ -275,7 +281,11 @@ class CachedReads:
         if own < count:
             asked = _AskedClaim()
             self.start_soon(self._ask_claim, place.cache, version, range(first + own, first + count), asked)
-            await asked.answered.wait()
+            try:
+                await asked.answered.wait()
+            except trio.Cancelled:
+                asked.is_cancelled = True
+                raise
             own += asked.granted
         return own
 
@@ -289,7 +299,7 @@ class CachedReads:
         try:
             asked.granted = await cache.claim(key, blocks[0], len(blocks), self._owner)
             granted = list(blocks[: asked.granted])
-            if version is self._version:
+            if version is self._version and not asked.is_cancelled:
                 self._claims |= dict.fromkeys(granted, until)
             elif granted:
                 await cache.release(key, granted, self._owner)
@@ -393,11 +403,12 @@ class CachedReads:
                 await asked.answered.wait()
             await self._release()
 
-    async def _release(self) -> None:
+    async def _release(self, blocks: range | None = None) -> None:
+        """Release the claims of `blocks`, or all."""
         now = trio.current_time()
+        taken = {n: self._claims.pop(n) for n in tuple(self._claims) if blocks is None or n in blocks}
         # Another reader may have missed a block just before it was stored, and would read it once released.
-        claimed = [n for n, until in self._claims.items() if until > now and n not in self._in_cache]
-        self._claims.clear()
+        claimed = [n for n, until in taken.items() if until > now and n not in self._in_cache]
         place = self._version.places[0]
         if claimed and isinstance(place.cache, ClaimingCache):
             await place.cache.release(place.key, claimed, self._owner)

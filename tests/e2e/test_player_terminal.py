@@ -55,7 +55,7 @@ async def test_keys_control_the_player_and_its_state_is_shown(
             person.press(DOWN[1:])
             await person.see("volume 90")
         person.press("q")
-        await person.see("played 0:")
+        await person.see("played 0")
         assert await person.end() == 0
         assert person.echoes
     assert max(map(len, lines(person))) <= columns

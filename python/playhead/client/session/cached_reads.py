@@ -406,9 +406,14 @@ class CachedReads:
     async def _release(self, blocks: range | None = None) -> None:
         """Release the claims of `blocks`, or all."""
         now = trio.current_time()
-        taken = {n: self._claims.pop(n) for n in tuple(self._claims) if blocks is None or n in blocks}
         # Another reader may have missed a block just before it was stored, and would read it once released.
-        claimed = [n for n, until in taken.items() if until > now and n not in self._in_cache]
+        claimed = [
+            n
+            for n, until in self._claims.items()
+            if until > now and n not in self._in_cache and (blocks is None or n in blocks)
+        ]
         place = self._version.places[0]
         if claimed and isinstance(place.cache, ClaimingCache):
             await place.cache.release(place.key, claimed, self._owner)
+        for n in claimed:  # afterwards: a stream that is closed meanwhile must not end before
+            self._claims.pop(n, None)

@@ -378,20 +378,20 @@ async def test_a_result_without_room_for_its_address_says_so(tool: str, tmp_path
         assert (await http.get(await address_of(host, "a", tool))).content == far.song("a")
 
 
+ENTRY = MediaEntry(server="s", identity="", uri="u", title="t", mime_type=None, size_bytes=None, read_at=0)
+
+
 def test_an_entry_without_room_leaves_no_half_line_in_the_table(tmp_path: Path) -> None:
     now = 1000.0
     table = MediaTable(tmp_path, now=lambda: now)
-    entry = MediaEntry(
-        server="s", identity="", uri="u", title="t", mime_type=None, size_bytes=None, read_at=0
-    )
-    address = table.add(entry)
+    address = table.add(ENTRY)
     with largest_file((tmp_path / "media.jsonl").stat().st_size + 10):
         with pytest.raises(DiskFullError), table.saving():
-            table.add(entry)
+            table.add(ENTRY)
         now += LIFETIME_SECONDS - 1
         assert table.get(address) is not None  # the time of the read is saved with the next one
     assert table.get(address) is not None
-    second = table.add(entry)
+    second = table.add(ENTRY)
     now += LIFETIME_SECONDS - 1
     again = MediaTable(tmp_path, now=lambda: now)
     assert None not in (again.get(address), again.get(second))
@@ -400,10 +400,7 @@ def test_an_entry_without_room_leaves_no_half_line_in_the_table(tmp_path: Path) 
 def test_an_address_expires_a_day_after_the_last_read(tmp_path: Path) -> None:
     now = 1000.0
     table = MediaTable(tmp_path, now=lambda: now)
-    entry = MediaEntry(
-        server="s", identity="", uri="u", title="t", mime_type=None, size_bytes=None, read_at=0
-    )
-    address = table.add(entry)
+    address = table.add(ENTRY)
     now += LIFETIME_SECONDS - 1
     assert table.get(address) is not None
     now += LIFETIME_SECONDS - 1
@@ -415,10 +412,7 @@ def test_an_address_expires_a_day_after_the_last_read(tmp_path: Path) -> None:
 def test_reads_at_short_intervals_are_saved_too(tmp_path: Path) -> None:
     now = 1000.0
     table = MediaTable(tmp_path, now=lambda: now)
-    entry = MediaEntry(
-        server="s", identity="", uri="u", title="t", mime_type=None, size_bytes=None, read_at=0
-    )
-    address = table.add(entry)
+    address = table.add(ENTRY)
     for _read in range(1000):
         now += 30.0
         assert table.get(address) is not None
